@@ -1,0 +1,1 @@
+"""The platform: one package for ingest, lineage, arrivals and chains, expressed in Dagster."""

@@ -1,0 +1,19 @@
+"""Canonical JSON and the hashes over it: the same value gives the same text on every machine."""
+
+import hashlib
+import json
+from typing import Any
+
+
+def canonical_json(value: Any) -> str:
+    """Sorted keys, no spaces, UTF-8 as it is, no NaN: two equal values have one text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_hex(text: str) -> str:
+    # surrogatepass: a lone surrogate must be refused by name at the edge, not crash a hash
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def canonical_hash(value: Any) -> str:
+    return sha256_hex(canonical_json(value))

@@ -1,0 +1,70 @@
+"""The `platform` command: finds its subcommands lazily and turns errors into one readable line."""
+
+import importlib
+import sys
+import traceback
+from typing import Any
+
+import click
+from sqlalchemy.exc import SQLAlchemyError
+
+from platform_defs.errors import PlatformError
+
+# name -> (module, help); listed here so that `platform --help` and `platform keys` import nothing they do not use
+COMMANDS = {
+    "db": ("platform_defs.commands.db", "Migrate the database and see where it stands."),
+    "keys": ("platform_defs.commands.keys", "Issue, list and revoke API keys."),
+    "lineage": ("platform_defs.commands.lineage", "See, rebuild and repair what the lineage sink holds."),
+    "runner": ("platform_defs.commands.runner", "Run the runner: every run in a warm process of its own."),
+    "selfcheck": ("platform_defs.commands.selfcheck", "Run the selfcheck job: the whole path to database and graph."),
+    "serve": ("platform_defs.commands.serve", "Run the API process."),
+    "tenants": ("platform_defs.commands.tenants", "Register and list tenants."),
+    "up": ("platform_defs.commands.up", "Start everything: code server, UI, daemon, runner and API."),
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show the trace of an error.")
+@click.version_option(package_name="platform-defs")
+def cli(debug: bool) -> None:
+    """A Dagster data platform: ingest, lineage, arrivals and chains."""
+
+
+def main() -> None:
+    """Exit 0 only on success; an expected error is one line on stderr and exit 1."""
+    debug = "--debug" in sys.argv
+    arguments: dict[str, Any] = {"args": [a for a in sys.argv[1:] if a != "--debug"], "standalone_mode": False}
+    try:
+        sys.exit(cli.main(**arguments) or 0)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (PlatformError, SQLAlchemyError, OSError) as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(f"platform: {_one_line(error)}", err=True)
+        sys.exit(1)
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(getattr(error, "orig", None) or error)
+    return text.splitlines()[0] if text else type(error).__name__

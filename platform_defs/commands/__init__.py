@@ -1,0 +1,1 @@
+"""The subcommands of `platform`, one module each, imported only when used."""

@@ -1,0 +1,28 @@
+"""Errors that a person reads: every one is a single line that says what to do.
+
+PlatformError
+├── SettingsError       the environment asks for something impossible
+├── StoreError          the database refused; see store/errors.py for its tree
+├── GraphError          the graph refused; see graph/errors.py
+└── AccessError         who is asking could not be established; see access/errors.py
+"""
+
+
+class PlatformError(Exception):
+    """Base of all errors that end a command with one line and exit code 1."""
+
+
+class SettingsError(PlatformError):
+    """A PLATFORM_* variable is missing, malformed or contradicts another."""
+
+
+class StoreError(PlatformError):
+    """The relational store could not do what was asked."""
+
+
+class GraphError(PlatformError):
+    """The graph store could not do what was asked."""
+
+
+class AccessError(PlatformError):
+    """A key, an assertion or a tenant was refused."""

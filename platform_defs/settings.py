@@ -1,0 +1,183 @@
+"""Typed settings from the environment: every PLATFORM_* variable, its default and its meaning."""
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from platform_defs.errors import SettingsError
+
+MEBIBYTE = 1024 * 1024
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Settings(BaseSettings):
+    """What an operator may set; `Settings.load()` turns a mistake into one readable line."""
+
+    model_config = SettingsConfigDict(env_prefix="PLATFORM_", frozen=True, extra="ignore")
+
+    home: Path = Field(Path(".platform"), description="Embedded database, Dagster home, keys")
+    db_url: str = Field("", description="Database URL; empty means SQLite in the home")
+    graph_url: str = Field("embedded", description="'embedded', bolt://… or neo4j://…")
+    graph_user: str = Field("", description="Neo4j user; empty means no authentication")
+    graph_password: SecretStr = Field(SecretStr(""), description="Neo4j password, or file:PATH")
+    dagster_config: Path | None = Field(
+        None, description="YAML file whose keys replace ours in dagster.yaml, such as run_launcher or retention"
+    )
+    dagster_db_url: str = Field("", description="Dagster's own database; empty means derived from db_url")
+    gateway_keys: str = Field("", description="Gateway public keys: kid=file:PATH,… (current and previous)")
+    gateway_issuer: str = Field("", description="Expected iss of gateway assertions")
+    gateway_audience: str = Field("", description="Expected aud of gateway assertions")
+    auth: Literal["keys", "open"] = Field("keys", description="'open' is only allowed on a loopback bind")
+    body_limit: int = Field(16 * MEBIBYTE, gt=0, description="Bytes of a request body after decompression")
+    zone: str = Field("UTC", description="Zone of the deployment (webhook timestamps)")
+    webhook_allow: str = Field("", description="Callback networks that are allowed although private (CIDRs)")
+    api_host: str = Field("127.0.0.1", description="Address the API binds to")
+    api_port: int = Field(8000, ge=1, le=65535, description="Port of the API")
+    ui_host: str = Field("127.0.0.1", description="Address the Dagster UI binds to")
+    ui_port: int = Field(3000, ge=1, le=65535, description="Port of the Dagster UI")
+    runner_slots: int = Field(
+        8, ge=1, le=256, description="Runs that the runner executes at a time; others wait in order"
+    )
+    runner_grace_s: float = Field(3.0, ge=0, le=60, description="Seconds a run has to end after SIGTERM before SIGKILL")
+    runner_orphans: Literal["finish", "end"] = Field(
+        "finish", description="What a runner that comes back does with runs that survived its predecessor"
+    )
+    lineage_group_events: int = Field(500, ge=1, le=10_000, description="Lineage events that are committed together")
+    lineage_group_bytes: int = Field(
+        8 * MEBIBYTE, ge=1024, description="Bytes of a group of lineage events; a larger single event is 413"
+    )
+    lineage_linger_ms: float = Field(
+        2.0, ge=0, le=1000, description="Milliseconds a first event waits for others before its group is committed"
+    )
+    lineage_deadline_s: float = Field(
+        4.0, gt=0, le=60, description="Seconds within which a lineage request is answered"
+    )
+    lineage_queue_events: int = Field(5000, ge=1, description="Lineage events that may wait; beyond it 503")
+    lineage_queue_bytes: int = Field(16 * MEBIBYTE, ge=1024, description="Bytes of lineage events that may wait")
+    lineage_tenant_rate: float = Field(
+        5000.0, ge=0, description="Lineage events per second and tenant; beyond it 503 rate_limited; 0 means no limit"
+    )
+    lineage_tenant_burst: float = Field(
+        10_000.0, ge=1, description="Lineage events that a tenant may send at once after a pause"
+    )
+    lineage_retention_days: int = Field(90, ge=0, description="Days that raw lineage events are kept; 0 means for ever")
+    lineage_tombstone_days: int = Field(
+        7, ge=0, description="Days that the graph remembers what was dropped and renamed, for events that come late"
+    )
+    lineage_dead_letter_days: int = Field(30, ge=0, description="Days that refused events are kept; 0 means for ever")
+    lineage_observe: bool = Field(True, description="Whether lineage events become observations in the Dagster UI")
+    lineage_observe_off: str = Field("", description="Ids of tenants whose events do not: 7,12")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Level of the logs")
+
+    @classmethod
+    def load(cls) -> "Settings":
+        try:
+            return cls()
+        except ValidationError as error:
+            problems = "; ".join(
+                f"PLATFORM_{str(p['loc'][0]).upper()}: {p['msg'].removeprefix('Value error, ')}"
+                for p in error.errors(include_url=False, include_input=False, include_context=False)
+            )
+            raise SettingsError(problems) from None
+
+    @field_validator("home")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"no such time zone: {value!r}; expected a name such as Europe/Berlin") from None
+        return value
+
+    @field_validator("db_url", "dagster_db_url")
+    @classmethod
+    def _usable_url(cls, value: str) -> str:
+        if not value:
+            return value
+        try:
+            url = make_url(value)
+        except ArgumentError:
+            raise ValueError("expected mysql+mysqlconnector://user:password@host/database or sqlite:///FILE") from None
+        if url.drivername in ("mysql", "mariadb"):
+            url = url.set(drivername=f"{url.drivername}+mysqlconnector")
+        if url.get_backend_name() not in ("mysql", "mariadb", "sqlite"):
+            raise ValueError(f"{url.get_backend_name()} is not supported; expected mysql, mariadb or sqlite")
+        if not url.database:
+            raise ValueError("the URL names no database")
+        return url.render_as_string(hide_password=False)
+
+    @field_validator("graph_url")
+    @classmethod
+    def _known_graph(cls, value: str) -> str:
+        if value != "embedded" and not re.match(r"^(bolt|neo4j)(\+s|\+ssc)?://", value):
+            raise ValueError("expected 'embedded', bolt://host:port or neo4j://host:port")
+        return value
+
+    @field_validator("lineage_observe_off")
+    @classmethod
+    def _tenant_ids(cls, value: str) -> str:
+        if not all(part.strip().isdecimal() for part in value.split(",") if part.strip()):
+            raise ValueError("expected ids of tenants, separated by commas")
+        return value
+
+    @property
+    def unobserved_tenants(self) -> frozenset[int]:
+        return frozenset(int(part) for part in self.lineage_observe_off.split(",") if part.strip())
+
+    @property
+    def database_url(self) -> URL:
+        if self.db_url:
+            return make_url(self.db_url)
+        return URL.create("sqlite", database=str(self.home / "platform.db"))
+
+    @property
+    def dagster_database_url(self) -> URL | None:
+        """Where Dagster keeps its instance; None means in files under the home."""
+        if self.dagster_db_url:
+            return make_url(self.dagster_db_url)
+        url = self.database_url
+        return None if url.get_backend_name() == "sqlite" else url.set(database=f"{url.database}_dagster")
+
+    @property
+    def dagster_home(self) -> Path:
+        return self.home / "dagster"
+
+    @property
+    def graph_secret(self) -> str:
+        return resolve_secret(self.graph_password.get_secret_value())
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Named data sources: PLATFORM_SOURCE_<NAME>_URL."""
+        found = {}
+        for name, value in os.environ.items():
+            if match := re.fullmatch(r"PLATFORM_SOURCE_(\w+)_URL", name):
+                found[match[1]] = value
+        return found
+
+
+def resolve_secret(reference: str) -> str:
+    """A secret by reference (`env:NAME`, `file:PATH`) or, where the value already is one, as it stands."""
+    kind, _, rest = reference.partition(":")
+    if kind == "env":
+        if rest not in os.environ:
+            raise SettingsError(f"secret env:{rest} is not set")
+        return os.environ[rest]
+    if kind == "file":
+        try:
+            return Path(rest).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise SettingsError(f"secret file:{rest} cannot be read: {error.strerror}") from None
+    return reference

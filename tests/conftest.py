@@ -1,0 +1,150 @@
+"""Fixtures over the real stores, and the rule that what cannot run here is listed, never silently skipped."""
+
+import os
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.engine import URL, make_url
+
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine
+from platform_defs.store.tables import metadata
+from tests.needs import Absent, find, require
+
+NOT_RUN = pytest.StashKey[dict[str, int]]()
+SKIPPED = pytest.StashKey[list[str]]()
+MUST_RUN_IN_CI = ("mysql", "neo4j")
+
+needs = pytest.mark.needs
+STORES = (
+    pytest.param("sqlite"),
+    pytest.param("mysql", marks=needs("mysql")),
+    pytest.param("mariadb", marks=needs("mariadb")),
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*names): deselected where one of these is absent, and listed at the end")
+    # a developer's own settings must not decide what a test sees
+    for name in [name for name in os.environ if name.startswith("PLATFORM_") and not name.startswith("PLATFORM_TEST_")]:
+        del os.environ[name]
+    config.stash[NOT_RUN] = defaultdict(int)
+    config.stash[SKIPPED] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept, dropped = [], []
+    for item in items:
+        names = sorted({name for mark in item.iter_markers("needs") for name in mark.args})
+        absent = [found.reason for name in names if isinstance(found := find(name), Absent)]
+        for reason in absent:
+            config.stash[NOT_RUN][reason] += 1
+        (dropped if absent else kept).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _CONFIG[0].stash[SKIPPED].append(report.nodeid)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    _CONFIG[:] = [session.config]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if os.environ.get("CI") and exitstatus == pytest.ExitCode.OK and _ci_complaints(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[NOT_RUN]:
+        terminalreporter.section("not run here")
+        for reason, count in sorted(config.stash[NOT_RUN].items()):
+            terminalreporter.line(f"{count} tests: {reason}")
+    if os.environ.get("CI"):
+        for complaint in _ci_complaints(config):
+            terminalreporter.line(f"CI: {complaint}", red=True)
+
+
+def _ci_complaints(config: pytest.Config) -> list[str]:
+    missing = [f"{name} tests were not run" for name in MUST_RUN_IN_CI if isinstance(find(name), Absent)]
+    return missing + [f"skipped inside a collected test: {node}" for node in config.stash[SKIPPED]]
+
+
+_CONFIG: list[pytest.Config] = []
+
+
+def server_url(store: str) -> URL:
+    """The server's URL without a database, by the driver that the platform uses."""
+    url = make_url(require(store))
+    return url.set(drivername="mysql+mysqlconnector", database=None).update_query_dict({"ssl_disabled": "true"})
+
+
+def new_database(store: str, folder: Path) -> tuple[URL, list[str]]:
+    name = f"platform_test_{uuid.uuid4().hex[:12]}"
+    if store == "sqlite":
+        return URL.create("sqlite", database=str(folder / f"{name}.db")), []
+    collation = "utf8mb4_0900_bin" if store == "mysql" else "utf8mb4_nopad_bin"
+    _execute_on_server(store, f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE {collation}")
+    return server_url(store).set(database=name), [name, f"{name}_dagster"]
+
+
+def dropped_databases(store: str, names: list[str]) -> None:
+    for name in names:
+        _execute_on_server(store, f"DROP DATABASE IF EXISTS {name}")
+
+
+def _execute_on_server(store: str, statement: str) -> None:
+    engine = create_engine(server_url(store), connect_args={"collation": "utf8mb4_bin"}, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[URL]:
+    """An empty database of its own on the store that indirect parametrisation names (default SQLite)."""
+    store = getattr(request, "param", "sqlite")
+    url, names = new_database(store, tmp_path)
+    yield url
+    dropped_databases(store, names)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Engine]]:
+    """One migrated database per store and session: forty tables cost a second on MySQL."""
+    engines: dict[str, Engine] = {}
+    created: list[tuple[str, str]] = []
+
+    class Migrated(dict[str, Engine]):
+        def __missing__(self, store: str) -> Engine:
+            url, names = new_database(store, tmp_path_factory.mktemp("store"))
+            created.extend((store, name) for name in names)
+            engine = open_engine(url)
+            migrate.upgrade(engine)
+            self[store] = engines[store] = engine
+            return engine
+
+    yield Migrated()
+    for engine in engines.values():
+        engine.dispose()
+    for store, name in created:
+        dropped_databases(store, [name])
+
+
+@pytest.fixture(params=STORES)
+def engine(request: pytest.FixtureRequest, migrated: dict[str, Engine]) -> Iterator[Engine]:
+    """A migrated, empty database on each store in turn."""
+    engine = migrated[request.param]
+    yield engine
+    with engine.begin() as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(table.delete())

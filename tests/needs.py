@@ -1,0 +1,65 @@
+"""What tests may need from outside, where to find it, and how its absence is reported instead of skipped over."""
+
+import os
+import shutil
+import socket
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).resolve().parent.parent
+SERVERS = ROOT / ".services"
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@dataclass(frozen=True)
+class Absent:
+    reason: str
+
+
+def _server(name: str, default_port: int) -> str | Absent:
+    """The URL of a server that answers: named by the environment, or started by `make services`."""
+    variable = f"PLATFORM_TEST_{name.upper()}_URL"
+    recorded = SERVERS / name / "url"
+    url = os.environ.get(variable) or (recorded.read_text().strip() if recorded.exists() else "")
+    if not url:
+        return Absent(f"no {name}: `make services` starts one, {variable} names one")
+    parts = urlsplit(url)
+    try:
+        with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or default_port), timeout=2):
+            return url
+    except OSError as error:
+        return Absent(f"{name} at {parts.hostname}:{parts.port} does not answer ({error}): `make services`")
+
+
+def _chromium() -> str | Absent:
+    found = os.environ.get("PLATFORM_TEST_CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+    return found or Absent("no Chromium on the PATH; PLATFORM_TEST_CHROMIUM names one")
+
+
+def _data() -> str | Absent:
+    folder = Path(os.environ.get("PLATFORM_TEST_DATA", ROOT.parent / "shared" / "data"))
+    return str(folder) if folder.is_dir() else Absent("no data set; PLATFORM_TEST_DATA names its folder")
+
+
+@cache
+def find(name: str) -> str | Absent:
+    """Where the named need is, or why it is not here."""
+    match name:
+        case "mysql" | "mariadb":
+            return _server(name, 3306)
+        case "neo4j":
+            return _server(name, 7687)
+        case "chromium":
+            return _chromium()
+        case "data":
+            return _data()
+    raise ValueError(f"unknown need {name!r}")
+
+
+def require(name: str) -> str:
+    found = find(name)
+    if isinstance(found, Absent):
+        raise RuntimeError(found.reason)  # a test that asks without @needs is a mistake, never a skip
+    return found
