@@ -1,0 +1,82 @@
+"""Portable claim: up to n rows of a queue become one worker's, and never two workers'."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, or_, select, update
+
+from platform_defs.store.types import is_mysql
+
+# how far beyond its own share a worker looks while others hold the head of the queue
+LOOK_AHEAD = 8
+
+
+def claim(
+    connection: Connection,
+    table: Table,
+    *,
+    where: ColumnElement[bool],
+    order_by: Sequence[ColumnElement[Any]],
+    limit: int,
+    values: Mapping[str, Any],
+) -> list[Row[Any]]:
+    """Marks up to `limit` rows that satisfy `where` with `values` and returns them as marked, in order.
+
+    `values` must make `where` false (a status, a lease), so that a claimed row is not found again. While others claim
+    at the same moment fewer rows than exist may come back: the next call finds the rest.
+    """
+    keys = list(table.primary_key.columns)
+    candidates = [
+        tuple(row)
+        for row in connection.execute(select(*keys).where(where).order_by(*order_by).limit(limit * LOOK_AHEAD))
+    ]
+    on_mysql = is_mysql(connection.dialect)
+    chosen = _lock(connection, table, candidates, where, limit) if on_mysql else candidates[:limit]
+    if not chosen:
+        return []
+    mine = _among(keys, chosen)
+    mark = update(table).where(mine).values(dict(values))
+    if on_mysql:
+        connection.execute(mark)
+        claimed = connection.execute(select(table).where(mine)).all()
+    else:
+        # the condition once more, because here this one statement is what decides
+        claimed = connection.execute(mark.where(where).returning(*table.columns)).all()
+    place = {key: position for position, key in enumerate(chosen)}
+    return sorted(claimed, key=lambda row: place[tuple(row._mapping[key] for key in keys)])
+
+
+def _lock(
+    connection: Connection,
+    table: Table,
+    candidates: Sequence[tuple[Any, ...]],
+    where: ColumnElement[bool],
+    limit: int,
+) -> list[tuple[Any, ...]]:
+    """Locks candidates by their primary key, the first ones first, until there are enough.
+
+    A locking read of the whole condition would sort, and InnoDB locks every row it sorts: one worker would hold the
+    entire queue and the others would find it empty. The hint keeps the optimiser from reading a small table whole.
+    """
+    keys = list(table.primary_key.columns)
+    chosen: list[tuple[Any, ...]] = []
+    for start in range(0, len(candidates), limit):
+        wanted = candidates[start : start + limit]
+        query = (
+            select(*keys)
+            .with_hint(table, "FORCE INDEX (PRIMARY)")
+            .where(_among(keys, wanted), where)
+            .with_for_update(skip_locked=True)
+        )
+        locked = {tuple(row) for row in connection.execute(query)}
+        chosen += [key for key in wanted if key in locked]
+        if len(chosen) >= limit:
+            break
+    return chosen[:limit]
+
+
+def _among(keys: Sequence[ColumnElement[Any]], wanted: Sequence[tuple[Any, ...]]) -> ColumnElement[bool]:
+    """The rows with these keys, in a form that every optimiser looks up by the primary key."""
+    if len(keys) == 1:
+        return keys[0].in_([key for (key,) in wanted])
+    return or_(*(and_(*(column == part for column, part in zip(keys, key, strict=True))) for key in wanted))

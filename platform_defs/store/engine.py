@@ -1,0 +1,232 @@
+"""How every process opens the database and how a unit of work is retried: the only place that knows either."""
+
+import json
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from platform_defs.store.driver import keep_statements_as_written
+from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 5
+SOCKET_TIMEOUT_S = 60
+POOL_TIMEOUT_S = 10
+SQLITE_BUSY_TIMEOUT_S = 30
+ATTEMPTS = 5
+SQL_MODE = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_ENGINE_SUBSTITUTION"
+
+_MYSQL_CONTENTION = {1205, 1213}  # lock wait timeout, deadlock
+_MYSQL_LOST = {1053, 1077, 1079, 1152, 1927, 2002, 2003, 2006, 2013, 2055, 3169}
+_MYSQL_PACKET_TOO_LARGE = {1153, 2020}
+_READ_ONLY = "platform_read_only"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds; whoever must answer a client soon waits less than the rest."""
+
+    connect: int = CONNECT_TIMEOUT_S
+    pool: float = POOL_TIMEOUT_S
+    sqlite_busy: float = SQLITE_BUSY_TIMEOUT_S
+
+
+def open_engine(
+    url: URL | str,
+    *,
+    pool_size: int = 10,
+    socket_timeout: int | None = SOCKET_TIMEOUT_S,
+    patience: Patience = Patience(),  # noqa: B008  # frozen
+) -> Engine:
+    """An engine with the settings the platform relies on; it connects on first use.
+
+    socket_timeout bounds one statement; only a migration, which may rebuild a large table, goes without.
+    """
+    url = make_url(url)
+    if url.get_backend_name() == "sqlite":
+        return _open_sqlite(url, pool_size, patience)
+    return _open_mysql(url, pool_size, socket_timeout, patience)
+
+
+def transact(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
+    """Runs work in one transaction; deadlocks and lost connections run it again, so it must be idempotent."""
+    return _attempt(engine, work, attempts, read_only=False)
+
+
+def read(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
+    """Runs work that only reads: on SQLite it does not wait for writers."""
+    return _attempt(engine, work, attempts, read_only=True)
+
+
+def server_packet_limit(engine: Engine) -> int | None:
+    """max_allowed_packet of the server; None where no such limit exists."""
+    if engine.dialect.name == "sqlite":
+        return None
+    return read(engine, lambda connection: int(connection.execute(text("SELECT @@max_allowed_packet")).scalar_one()))
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether running the same transaction again may succeed."""
+    if isinstance(error, PoolTimeout):
+        return True
+    if not isinstance(error, DBAPIError) or _is_packet_too_large(error):
+        return False
+    if isinstance(error.orig, sqlite3.OperationalError):
+        return "locked" in str(error.orig) or "busy" in str(error.orig)
+    return error.connection_invalidated or _errno(error) in _MYSQL_CONTENTION | _MYSQL_LOST
+
+
+def _attempt(engine: Engine, work: Callable[[Connection], T], attempts: int, *, read_only: bool) -> T:
+    if read_only:
+        engine = engine.execution_options(**{_READ_ONLY: True})
+    for attempt in range(1, attempts + 1):
+        try:
+            with engine.begin() as connection:
+                return work(connection)
+        except (DBAPIError, PoolTimeout) as error:
+            _raise_if_too_large(engine, error)
+            if not is_transient(error):
+                raise
+            if attempt == attempts:
+                if _lost(error):
+                    raise StoreUnavailable(f"the database does not answer: {_one_line(error)}") from error
+                raise
+        # jitter keeps two transactions that deadlocked from meeting again
+        time.sleep(random.uniform(0.5, 1.0) * 0.02 * 2**attempt)
+    raise AssertionError("unreachable: attempts is at least 1")
+
+
+def _lost(error: DBAPIError | PoolTimeout) -> bool:
+    """Among the transient: nobody answers, as against somebody being in the way."""
+    return not isinstance(error, DBAPIError) or _errno(error) not in _MYSQL_CONTENTION
+
+
+def _errno(error: DBAPIError) -> int | None:
+    number = getattr(error.orig, "errno", None)
+    return number if isinstance(number, int) else None
+
+
+def _one_line(error: BaseException) -> str:
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
+
+
+def _is_packet_too_large(error: DBAPIError) -> bool:
+    return _errno(error) in _MYSQL_PACKET_TOO_LARGE
+
+
+def _raise_if_too_large(engine: Engine, error: DBAPIError | PoolTimeout) -> None:
+    """MySQL often just hangs up on a packet that is too large, which would otherwise look like a lost connection."""
+    if not isinstance(error, DBAPIError) or engine.dialect.name == "sqlite":
+        return
+    if _is_packet_too_large(error):
+        raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet: {_one_line(error)}") from error
+    limit = engine.dialect.__dict__.get("platform_packet_limit")
+    if limit and _errno(error) in _MYSQL_LOST and _size(error.params) + len(error.statement or "") > limit:
+        raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet of {limit} bytes") from error
+
+
+def _size(params: Any) -> int:
+    if isinstance(params, str | bytes):
+        return len(params)
+    if isinstance(params, Mapping):
+        return sum(_size(value) for value in params.values())
+    if isinstance(params, Iterable):
+        return sum(_size(value) for value in params)
+    return 8
+
+
+def _dump_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _open_sqlite(url: URL, pool_size: int, patience: Patience) -> Engine:
+    if url.database and url.database != ":memory:":
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(
+        url,
+        connect_args={"timeout": patience.sqlite_busy, "check_same_thread": False},
+        json_serializer=_dump_json,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=patience.pool,
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, record: object) -> None:
+        # the driver's own BEGIN is deferred: two readers that turn writers would fail instead of waiting
+        connection.isolation_level = None
+        _switch_to_wal(connection)
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        read_only = connection.get_execution_options().get(_READ_ONLY, False)
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """The one pragma that does not honour the busy timeout: two processes that open a new file would collide."""
+    deadline = time.monotonic() + SQLITE_BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(random.uniform(0.005, 0.02))
+
+
+def _open_mysql(url: URL, pool_size: int, socket_timeout: int | None, patience: Patience) -> Engine:
+    keep_statements_as_written()
+    engine = create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        paramstyle="format",  # the driver fills positions twice as fast as names
+        connect_args={
+            "connection_timeout": patience.connect,
+            "read_timeout": socket_timeout,
+            "write_timeout": socket_timeout,
+            "time_zone": "+00:00",
+            "sql_mode": SQL_MODE,
+            # the driver's default collation is unknown to MariaDB; this one exists on both
+            "charset": "utf8mb4",
+            "collation": "utf8mb4_bin",
+        },
+        json_serializer=_dump_json,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=patience.pool,
+        pool_recycle=1800,
+        pool_pre_ping=True,
+    )
+
+    @event.listens_for(engine, "connect")
+    def remember_limit(connection: Any, record: object) -> None:
+        if "platform_packet_limit" not in engine.dialect.__dict__:
+            cursor = connection.cursor()
+            cursor.execute("SELECT @@max_allowed_packet")
+            engine.dialect.platform_packet_limit = int(cursor.fetchone()[0])  # type: ignore[attr-defined]
+            cursor.close()
+
+    @event.listens_for(engine, "handle_error")
+    def hang_up_too(context: ExceptionContext) -> None:
+        # the server closes the connection after this answer: a ROLLBACK on it would fail and hide the reason
+        if getattr(context.original_exception, "errno", None) in _MYSQL_PACKET_TOO_LARGE:
+            context.is_disconnect = True
+            context.invalidate_pool_on_disconnect = False
+
+    return engine

@@ -1,0 +1,188 @@
+"""Tables of the lineage sink: raw events, counted runs, rebuilds, refused events, and the asynchronous tasks."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+)
+
+from platform_defs.store.metadata import created_at, id_column, metadata, updated_at
+from platform_defs.store.types import Fixed, Instant, Json, LongText, Str, utc_now
+
+lineage_events = Table(
+    "lineage_events",
+    metadata,
+    id_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("tenant_code", Str(64), nullable=False),
+    Column("tenant_name", Str(128), nullable=False),
+    Column("event_time", Instant, nullable=False),
+    Column("event_type", Str(32)),
+    Column("run_uuid", Fixed(36)),
+    Column("job_name", Str(255)),
+    Column("job_namespace", Str(255)),
+    Column("producer", Str(512)),
+    Column("_event_type", Str(64), nullable=False, server_default="RUN_EVENT"),
+    Column("event", Json, nullable=False),
+    created_at(),
+    # a client that did not see our answer sends again: the fingerprint makes that one row
+    Column("fingerprint", Fixed(64), nullable=False),
+    Column("graph_applied_at", Instant),
+    # the rules that the event was accepted by: a rebuild must read it as the sink did
+    Column("source_type", Str(32)),
+    UniqueConstraint("tenant_id", "fingerprint", name="uk_le_fingerprint"),
+    CheckConstraint("_event_type IN ('RUN_EVENT', 'DATASET_EVENT', 'JOB_EVENT')", name="event_type"),
+)
+_events = lineage_events.c
+Index("idx_le_tenant_time", _events.tenant_id, _events.event_time.desc())
+Index("idx_le_tenant_event_type_time", _events.tenant_id, _events["_event_type"], _events.event_time.desc())
+Index("idx_le_tenant_run_time", _events.tenant_id, _events.run_uuid, _events.event_time.desc())
+Index("idx_le_tenant_job_time", _events.tenant_id, _events.job_namespace, _events.job_name, _events.event_time.desc())
+Index("idx_le_created_at", _events.created_at.desc())
+Index("idx_le_graph_applied", _events.graph_applied_at, _events.id)  # what the graph still lacks, in order
+
+# executionCount counts runs, not deliveries: a run of an SQL is one row, and `runs` moves with the rows
+lineage_sql_run = Table(
+    "lineage_sql_run",
+    metadata,
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("sql_id", Str(64), nullable=False),
+    Column("run_uuid", Fixed(36), nullable=False),
+    created_at(),
+    PrimaryKeyConstraint("tenant_id", "sql_id", "run_uuid"),
+    Index("idx_sql_run_created", "created_at"),
+)
+
+lineage_sql = Table(
+    "lineage_sql",
+    metadata,
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("sql_id", Str(64), nullable=False),
+    Column("runs", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "sql_id"),
+)
+
+# one row per tenant whose graph must be rebuilt, or has been
+lineage_rebuild = Table(
+    "lineage_rebuild",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    # grows with every request: a rebuild answers those that were made before it began
+    Column("requested", BigInteger, nullable=False),
+    Column("answered", BigInteger, nullable=False, server_default="0"),
+    Column("requested_at", Instant, nullable=False),
+    Column("rebuilt_at", Instant),
+    # the oldest stored event of the last rebuild: the graph is explained from here on
+    Column("rebuilt_from", Instant),
+)
+
+# how far a reader of lineage_events has come, for its lag on /metrics
+lineage_cursor = Table(
+    "lineage_cursor",
+    metadata,
+    Column("name", Str(64), primary_key=True),
+    Column("last_id", BigInteger, nullable=False),
+    updated_at(),
+)
+
+lineage_dead_letter = Table(
+    "lineage_dead_letter",
+    metadata,
+    id_column(),
+    Column("tenant_id", BigInteger),  # unknown when it was the tenant that could not be told
+    Column("source", Str(255)),
+    Column("source_type", Str(32)),
+    Column("reason", LongText, nullable=False),
+    # as received: what was refused need not be JSON
+    Column("payload", LongText, nullable=False),
+    Column("payload_hash", Fixed(64), nullable=False),
+    Column("status", Str(16), nullable=False, server_default="OPEN"),
+    Column("retry_count", Integer, nullable=False, server_default="0"),
+    created_at(),
+    updated_at(),
+    Index("idx_dead_letter_status", "status", "created_at"),
+    Index("idx_dead_letter_payload", "payload_hash"),
+    Index("idx_dead_letter_created", "created_at"),
+)
+
+ol_async_task = Table(
+    "ol_async_task",
+    metadata,
+    id_column(),
+    Column("task_type", Str(32), nullable=False),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("tenant_code", Str(64), nullable=False),
+    Column("resource_type", Str(32), nullable=False),
+    Column("resource_id", Str(128), nullable=False),
+    Column("content_hash", Fixed(64), nullable=False),
+    Column("model_fingerprint", Str(256), nullable=False),
+    Column("status", Str(16), nullable=False),
+    Column("priority", Integer, nullable=False, server_default="100"),
+    Column("retry_count", Integer, nullable=False, server_default="0"),
+    Column("max_retry", Integer, nullable=False, server_default="5"),
+    Column("next_run_at", Instant, nullable=False, server_default=utc_now()),
+    Column("claim_token", Str(64)),
+    Column("claim_until", Instant),
+    Column("last_error", Str(1024)),
+    created_at(),
+    updated_at(),
+    UniqueConstraint(
+        "task_type",
+        "tenant_id",
+        "resource_type",
+        "resource_id",
+        "model_fingerprint",
+        "content_hash",
+        name="uq_task_dedup",
+    ),
+    Index("idx_task_poll", "status", "next_run_at", "priority", "id"),
+    Index("idx_task_tenant", "tenant_id", "task_type", "status", "next_run_at"),
+)
+
+ol_async_task_attempt = Table(
+    "ol_async_task_attempt",
+    metadata,
+    id_column(),
+    Column("task_id", BigInteger, nullable=False),
+    Column("attempt_no", Integer, nullable=False),
+    Column("worker_id", Str(64), nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("finished_at", Instant),
+    Column("status", Str(16), nullable=False),
+    Column("batch_no", Str(64)),
+    Column("input_size", Integer),
+    Column("latency_ms", BigInteger),
+    Column("error_type", Str(128)),
+    Column("error_message", Str(1024)),
+    created_at(),
+    ForeignKeyConstraint(["task_id"], ["ol_async_task.id"], name="fk_attempt_task"),
+    Index("idx_attempt_task", "task_id", "attempt_no"),
+    Index("idx_attempt_batch", "batch_no"),
+)
+
+ol_async_batch = Table(
+    "ol_async_batch",
+    metadata,
+    id_column(),
+    Column("batch_no", Str(64), nullable=False),
+    Column("task_type", Str(32), nullable=False),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("model_fingerprint", Str(256), nullable=False),
+    Column("worker_id", Str(64), nullable=False),
+    Column("planned_size", Integer, nullable=False),
+    Column("success_count", Integer, nullable=False, server_default="0"),
+    Column("failed_count", Integer, nullable=False, server_default="0"),
+    Column("started_at", Instant, nullable=False),
+    Column("finished_at", Instant),
+    Column("status", Str(16), nullable=False),
+    created_at(),
+    UniqueConstraint("batch_no", name="uq_batch_no"),
+)
+_batches = ol_async_batch.c
+Index("idx_batch_tenant_type_time", _batches.tenant_id, _batches.task_type, _batches.created_at.desc())

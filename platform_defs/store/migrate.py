@@ -1,0 +1,122 @@
+"""Brings a database to the schema of this code, once, whoever asks; and refuses to work on any other schema."""
+
+import hashlib
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from platform_defs.errors import StoreError
+from platform_defs.store.engine import open_engine, read
+from platform_defs.store.errors import SchemaAhead, SchemaBehind
+from platform_defs.store.types import is_mysql
+
+FOLDER = Path(__file__).parent / "migrations"
+LOCK_WAIT_S = 600
+_UNKNOWN_DATABASE = 1049
+
+
+def upgrade(engine: Engine) -> list[str]:
+    """Applies what is missing and returns it; a second caller waits for the first and finds nothing to do."""
+    with _exclusively(engine) as connection:
+        missing = _missing(connection)
+        if missing:
+            command.upgrade(_config(connection), "head")
+    return missing
+
+
+def pending(engine: Engine) -> list[str]:
+    """The migrations that this code has and the database has not, oldest first."""
+    try:
+        return read(engine, _missing)
+    except DBAPIError as error:
+        if getattr(error.orig, "errno", None) == _UNKNOWN_DATABASE:
+            raise SchemaBehind(f"database {engine.url.database} does not exist: run `platform db upgrade`") from error
+        raise
+
+
+def require_current(engine: Engine) -> None:
+    """Raises in one line unless the database has exactly the schema of this code."""
+    if missing := pending(engine):
+        count = "1 migration" if len(missing) == 1 else f"{len(missing)} migrations"
+        raise SchemaBehind(f"the database lacks {count} ({', '.join(missing)}): run `platform db upgrade`")
+
+
+def revisions() -> list[str]:
+    """All that this code knows, oldest first."""
+    scripts = ScriptDirectory.from_config(_config())
+    return [script.revision for script in reversed(list(scripts.walk_revisions()))]
+
+
+def current(engine: Engine) -> str | None:
+    """The database's revision; None before the first migration."""
+    return read(engine, _revision)
+
+
+def new_revision(message: str) -> Path:
+    """Writes a migration for what the tables have and an up-to-date scratch database has not."""
+    with tempfile.TemporaryDirectory() as folder:
+        engine = open_engine(f"sqlite:///{folder}/scratch.db")
+        try:
+            upgrade(engine)
+            with engine.begin() as connection:
+                number = f"{len(revisions()) + 1:04d}"
+                script = command.revision(_config(connection), message, autogenerate=True, rev_id=number)
+        finally:
+            engine.dispose()
+    if script is None or isinstance(script, list):
+        raise StoreError("Alembic wrote no migration")
+    path = Path(script.path)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not line.startswith("    # ### ")), encoding="utf-8")
+    return path
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config(cmd_opts=Namespace(quiet=True))  # Alembic would print beside our own answer
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _missing(connection: Connection) -> list[str]:
+    known, found = revisions(), _revision(connection)
+    if found is None:
+        return known
+    if found not in known:
+        raise SchemaAhead(
+            f"the database has migration {found}, which this version does not know: install a newer version"
+        )
+    return known[known.index(found) + 1 :]
+
+
+@contextmanager
+def _exclusively(engine: Engine) -> Iterator[Connection]:
+    if not is_mysql(engine.dialect):
+        # BEGIN IMMEDIATE admits one writer at a time, and all of an upgrade is one transaction
+        with engine.begin() as connection:
+            yield connection
+        return
+    patient = open_engine(engine.url, pool_size=1, socket_timeout=None)
+    try:
+        with patient.begin() as connection:
+            # a lock name is global to the server and at most 64 characters long
+            name = "platform_migrate_" + hashlib.sha256(str(engine.url.database).encode()).hexdigest()[:32]
+            granted = connection.execute(text("SELECT GET_LOCK(:name, :wait)"), {"name": name, "wait": LOCK_WAIT_S})
+            if granted.scalar_one() != 1:
+                raise StoreError(f"another process has been migrating {engine.url.database} for {LOCK_WAIT_S} s")
+            yield connection
+    finally:
+        patient.dispose()  # the lock ends with its session, also when this process is killed

@@ -1,0 +1,1 @@
+"""Alembic migrations, forward only: the way back is a restored backup."""

@@ -1,0 +1,18 @@
+"""What Alembic runs: the migrations, on the connection that store/migrate.py opened and locked."""
+
+from alembic import context
+
+from platform_defs.store.migrations import resumable
+from platform_defs.store.migrations.rendering import render_item, rewrite
+from platform_defs.store.tables import metadata
+
+assert resumable.ResumableMySQLImpl.__dialect__ == "mysql"  # importing it is what registers it
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    render_item=render_item,
+    process_revision_directives=rewrite,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,65 @@
+"""Tables of the runner: rows of work, the runners that execute them, versions of what definitions are built from."""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, Table, UniqueConstraint
+
+from platform_defs.store.metadata import created_at, id_column, metadata, updated_at
+from platform_defs.store.types import Fixed, Instant, Json, LongText, Str
+
+work = Table(
+    "work",
+    metadata,
+    id_column(),
+    Column("kind", Str(64), nullable=False),
+    Column("payload", Json, nullable=False),
+    # whoever writes the same work twice names it: the second row is the first one
+    Column("idempotent_key", Str(255)),
+    # the recorded Dagster run of this row, chosen when the row is written so that its writer can link to it
+    Column("run_id", Fixed(36), nullable=False),
+    Column("status", Str(16), nullable=False),
+    Column("priority", Integer, nullable=False, server_default="100"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("lease_owner", Str(255)),
+    Column("leased_until", Instant),
+    Column("heartbeat_at", Instant),
+    Column("pid", Integer),
+    # with the pid it names one process for ever: the kernel gives pids away again
+    Column("process_started", BigInteger),
+    Column("cancel_requested_at", Instant),
+    Column("result", Json),
+    Column("error", LongText),
+    created_at(),
+    Column("started_at", Instant),
+    Column("finished_at", Instant),
+    updated_at(),
+    UniqueConstraint("idempotent_key", name="uk_work_idem"),
+    UniqueConstraint("run_id", name="uk_work_run"),
+    Index("idx_work_queue", "status", "priority", "id"),
+    Index("idx_work_lease", "status", "leased_until"),
+)
+
+runners = Table(
+    "work_runner",
+    metadata,
+    Column("name", Str(255), primary_key=True),
+    Column("hostname", Str(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("process_started", BigInteger, nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("busy", Integer, nullable=False, server_default="0"),
+    Column("definitions", Fixed(64)),
+    # why the code on disk could not be loaded, while older definitions go on serving
+    Column("load_error", LongText),
+    # what this runner counted, in the text format of /metrics
+    Column("metrics", LongText),
+    Column("started_at", Instant, nullable=False),
+    Column("heartbeat_at", Instant, nullable=False),
+    Column("stopped_at", Instant),
+)
+
+definition_versions = Table(
+    "work_definition_version",
+    metadata,
+    Column("name", Str(64), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    updated_at(),
+)
