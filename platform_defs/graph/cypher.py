@@ -1,0 +1,159 @@
+"""All Cypher of the platform, as templates: a test walks them and proves that every pattern carries the tenant.
+
+Labels and edge types cannot be parameters; they are filled in from the checked vocabulary only. {label} is `Knowledge`
+for assets, which have one index over (tenantId, id) whatever their kind, and `Tenant` for the tenant's own node.
+"""
+
+from platform_defs.graph.vocabulary import ASSET_KINDS
+
+UPSERT_NODES = """
+UNWIND $rows AS row
+MERGE (n:{label} {{tenantId: $tenant, id: row.id}})
+ON CREATE SET n.createdAt = datetime()
+SET n:{kind}, n += row.props, n.updatedAt = datetime()
+"""
+
+# separate: a metric may turn from atomic to derived, nearly no other node ever changes its kind
+REMOVE_OTHER_KINDS = """
+UNWIND $ids AS id
+MATCH (n:Knowledge {{tenantId: $tenant, id: id}})
+WHERE any(label IN labels(n) WHERE label IN $kinds)
+REMOVE n:{others}
+"""
+
+PATCH_NODES = """
+UNWIND $rows AS row
+MATCH (n:{label} {{tenantId: $tenant, id: row.id}})
+SET n += row.props, n.updatedAt = datetime()
+RETURN collect({{id: n.id}}) AS found
+"""
+
+STALE_VECTOR_LABELS = """
+UNWIND $ids AS id
+MATCH (n:Knowledge {{tenantId: $tenant, id: id}})
+UNWIND labels(n) AS label
+WITH n, label WHERE label STARTS WITH 'Knowledge_' AND label <> $keep
+RETURN label, collect(n.id) AS ids
+"""
+
+REMOVE_LABEL = """
+UNWIND $ids AS id
+MATCH (n:Knowledge {{tenantId: $tenant, id: id}})
+REMOVE n:{vector}
+"""
+
+ADD_LABEL = """
+UNWIND $ids AS id
+MATCH (n:Knowledge {{tenantId: $tenant, id: id}})
+SET n:{vector}
+"""
+
+UPSERT_EDGES = """
+UNWIND $rows AS row
+MATCH (a:{from_label} {{tenantId: $tenant, id: row.from}})
+MATCH (b:{to_label} {{tenantId: $tenant, id: row.to}})
+MERGE (a)-[r:{type}]->(b)
+SET r += row.props
+RETURN collect({{at: row.at}}) AS found
+"""
+
+DELETE_NODES = """
+UNWIND $ids AS id
+MATCH (n:{label} {{tenantId: $tenant, id: id}})
+DETACH DELETE n
+"""
+
+CHILDREN = """
+UNWIND $ids AS id
+MATCH (n:{label} {{tenantId: $tenant, id: id}})-[:{hierarchy}]->(m {{tenantId: $tenant}})
+RETURN DISTINCT m.id AS id
+"""
+
+DELETE_EDGES = """
+UNWIND $rows AS row
+MATCH (a:{from_label} {{tenantId: $tenant, id: row.from}})-[r:{type}]->(b:{to_label} {{tenantId: $tenant, id: row.to}})
+DELETE r
+"""
+
+CLEAR = """
+MATCH (n:{label} {{tenantId: $tenant}})
+WITH n LIMIT $limit
+DETACH DELETE n
+RETURN count(*) AS deleted
+"""
+
+NODES = """
+UNWIND $ids AS id
+MATCH (n:{label} {{tenantId: $tenant, id: id}})
+RETURN collect({{id: n.id, labels: labels(n), props: n {{.*, createdAt: null, updatedAt: null}}}}) AS found
+"""
+
+EDGES_OUT = """
+UNWIND $ids AS id
+MATCH (a:{label} {{tenantId: $tenant, id: id}})-[r]->(b {{tenantId: $tenant}})
+WHERE $types IS NULL OR type(r) IN $types
+RETURN collect({{type: type(r), from: a.id, to: b.id, props: properties(r)}}) AS found
+"""
+
+EDGES_IN = """
+UNWIND $ids AS id
+MATCH (a {{tenantId: $tenant}})-[r]->(b:{label} {{tenantId: $tenant, id: id}})
+WHERE $types IS NULL OR type(r) IN $types
+RETURN collect({{type: type(r), from: a.id, to: b.id, props: properties(r)}}) AS found
+"""
+
+LINKS = """
+UNWIND $rows AS row
+MATCH (a:{from_label} {{tenantId: $tenant, id: row.from}})-[r:{types}]->(b:{to_label} {{tenantId: $tenant, id: row.to}})
+WHERE type(r) IN row.types
+RETURN collect({{type: type(r), from: a.id, to: b.id, props: properties(r)}}) AS found
+"""
+
+# writing a property takes the lock of the node until the end of the transaction
+LOCK_TENANT = """
+MERGE (n:{label} {{tenantId: $tenant, id: $tenant}})
+ON CREATE SET n.createdAt = datetime()
+SET n.updatedAt = datetime()
+"""
+
+IDS_AFTER = """
+MATCH (n:Knowledge {{tenantId: $tenant}})
+WHERE n.id > $after
+RETURN n.id AS id ORDER BY n.id LIMIT $limit
+"""
+
+CONSTRAINTS = {
+    "tenant_id_uk": "FOR (t:Tenant) REQUIRE t.id IS UNIQUE",
+    "tenant_code_uk": "FOR (t:Tenant) REQUIRE t.code IS UNIQUE",
+    # beyond the seed: ids are unique over all kinds, so that a node is found by its id alone
+    "knowledge_tenant_id_uk": "FOR (n:Knowledge) REQUIRE (n.tenantId, n.id) IS UNIQUE",
+}
+_CONSTRAINT_NAMES = {
+    "AtomicMetric": "atomic_metric",
+    "DerivedMetric": "derived_metric",
+    "CompositeMetric": "composite_metric",
+}
+CONSTRAINTS |= {
+    f"{_CONSTRAINT_NAMES.get(kind, kind.lower())}_tenant_id_uk": (
+        f"FOR (n:{kind}) REQUIRE (n.tenantId, n.id) IS UNIQUE"
+    )
+    for kind in sorted(ASSET_KINDS)
+}
+
+FULLTEXT_INDEXES = {
+    "knowledge_fulltext": (
+        "FOR (n:Knowledge) ON EACH [n.name, n.description, n.summary, n.content, n.tags, n.code, n.items]"
+    ),
+    "sql_fulltext": "FOR (n:SQL) ON EACH [n.content, n.summary, n.tags]",
+}
+
+SCHEMA = {name: f"CREATE CONSTRAINT {name} IF NOT EXISTS {rule}" for name, rule in CONSTRAINTS.items()} | {
+    name: f"CREATE FULLTEXT INDEX {name} IF NOT EXISTS {rule}" for name, rule in FULLTEXT_INDEXES.items()
+}
+
+SHOW_INDEX_NAMES = "SHOW INDEXES YIELD name RETURN name"
+AWAIT_INDEXES = "CALL db.awaitIndexes($seconds)"
+CREATE_VECTOR_INDEX = """
+CREATE VECTOR INDEX {name} IF NOT EXISTS FOR (n:{vector}) ON (n.embedding)
+OPTIONS {{indexConfig: {{`vector.dimensions`: {dimension}, `vector.similarity_function`: '{similarity}'}}}}
+"""

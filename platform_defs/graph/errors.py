@@ -1,0 +1,31 @@
+"""What can go wrong in the graph, on either store.
+
+GraphError
+├── InvalidGraphValue    a value that no store may hold; nothing was written; trying again cannot help
+├── GraphConflict        another tenant already has this tenant code
+├── GraphAccessDenied    Neo4j refused the user or the password
+└── GraphUnavailable     Neo4j does not answer in time; trying again may help
+"""
+
+from platform_defs.errors import GraphError
+
+
+class InvalidGraphValue(GraphError):
+    """`field` names what was refused (`id`, `labels`, `props.name`, …), `reason` says what was expected."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class GraphConflict(GraphError):
+    """A uniqueness rule across tenants was violated."""
+
+
+class GraphAccessDenied(GraphError):
+    """The graph server refused the credentials."""
+
+
+class GraphUnavailable(GraphError):
+    """The graph server does not answer in time."""

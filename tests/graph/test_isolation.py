@@ -1,0 +1,172 @@
+"""Two tenants that use the same ids never see, change or link each other's nodes, through any method of the port."""
+
+import inspect
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
+
+from platform_defs.graph import cypher
+from platform_defs.graph import neo4j as neo4j_module
+from platform_defs.graph.embedded import EmbeddedGraph, EmbeddedStore
+from platform_defs.graph.model import Applied, DeleteNodes, Edge, EdgeKey, Node, Patch, UpsertEdges, UpsertNodes
+from platform_defs.graph.neo4j import Neo4jStore
+from platform_defs.graph.port import GraphStore, GraphTransaction
+from platform_defs.store.graph import graph_edge, graph_node
+from tests.graph.conftest import random_tenant
+from tests.graph.cypher_patterns import node_patterns
+
+IDS = ["c", "s", "t", "k"]
+
+
+def fill(store: GraphStore, owner: str) -> None:
+    """The same ids for every tenant; only the properties tell whose they are."""
+    own = str(store.tenant)
+    kinds = ["Catalog", "Schema", "Table", "Column"]
+    store.upsert_nodes([Node(own, {"Tenant"}, {"name": owner, "code": f"code{own}"})])
+    store.upsert_nodes([Node(id, {kind}, {"owner": owner}) for id, kind in zip(IDS, kinds, strict=True)])
+    links = [("OWNS_CATALOG", own, "c"), ("HAS_SCHEMA", "c", "s"), ("HAS_TABLE", "s", "t"), ("HAS_COLUMN", "t", "k")]
+    store.upsert_edges([Edge(*link, {"owner": owner}) for link in links])
+
+
+def try_apply(mine: GraphStore, theirs: GraphStore) -> None:
+    mine.apply(
+        [
+            UpsertNodes([Node("t", {"Tag"}, {"owner": "mine now"})]),
+            UpsertEdges([Edge("HAS_TAG", "k", "t")]),
+            DeleteNodes(["c"], with_subtree=True),
+        ]
+    )
+
+
+def try_upsert_nodes(mine: GraphStore, theirs: GraphStore) -> None:
+    mine.upsert_nodes([Node(id, {"Tag", "Knowledge_2_cosine"}, {"owner": "mine now", "x": 1}) for id in IDS])
+    # the number of another tenant is an ordinary id here, not that tenant's node
+    mine.upsert_nodes([Node(str(theirs.tenant), {"Table"}, {"owner": "mine now"})])
+
+
+def try_set_properties(mine: GraphStore, theirs: GraphStore) -> None:
+    mine.set_properties([Patch(id, {"owner": None, "x": 1}, {"Knowledge_2_cosine"}) for id in IDS])
+    applied = mine.set_properties([Patch(str(theirs.tenant), {"name": "mine now"})])
+    assert applied == Applied(absent_nodes=(str(theirs.tenant),))
+
+
+def try_upsert_edges(mine: GraphStore, theirs: GraphStore) -> None:
+    mine.upsert_edges([Edge("HAS_TAG", begin, end, {"x": 1}) for begin in IDS for end in IDS])
+    theirs.upsert_nodes([Node("only theirs", {"Table"})])
+    crossing = [
+        EdgeKey("HAS_TAG", "t", "only theirs"),
+        EdgeKey("HAS_TAG", "only theirs", "t"),
+        EdgeKey("OWNS_TAG", str(theirs.tenant), "t"),
+        EdgeKey("HAS_TAG", "t", str(theirs.tenant)),
+    ]
+    assert mine.upsert_edges([Edge(*key) for key in crossing]) == Applied(dangling_edges=tuple(crossing))
+    theirs.delete_nodes(["only theirs"])
+
+
+def try_delete_nodes(mine: GraphStore, theirs: GraphStore) -> None:
+    mine.delete_nodes(["k"])
+    mine.delete_nodes(["c", str(theirs.tenant)], with_subtree=True)
+    assert [item for item in mine.stream() if isinstance(item, Node)] != []  # its own Tenant node
+
+
+def try_delete_edges(mine: GraphStore, theirs: GraphStore) -> None:
+    mine.delete_edges([EdgeKey("HAS_SCHEMA", "c", "s"), EdgeKey("OWNS_CATALOG", str(theirs.tenant), "c")])
+
+
+def try_clear(mine: GraphStore, theirs: GraphStore) -> None:
+    mine.clear()
+
+
+def try_nodes(mine: GraphStore, theirs: GraphStore) -> None:
+    read = mine.nodes([*IDS, str(theirs.tenant)])
+    assert {id: node.props for id, node in read.items()} == {id: {"owner": "mine"} for id in IDS}
+
+
+def try_edges(mine: GraphStore, theirs: GraphStore) -> None:
+    read = mine.edges([*IDS, str(theirs.tenant)])
+    assert len(read) == 4
+    assert {edge.props["owner"] for edge in read} == {"mine"}
+
+
+def try_links(mine: GraphStore, theirs: GraphStore) -> None:
+    keys = [EdgeKey("HAS_TABLE", "s", "t"), EdgeKey("OWNS_CATALOG", str(theirs.tenant), "c")]
+    assert {key: edge.props for key, edge in mine.links(keys).items()} == {keys[0]: {"owner": "mine"}}
+
+
+def try_update(mine: GraphStore, theirs: GraphStore) -> None:
+    def work(transaction: GraphTransaction) -> None:
+        assert transaction.tenant == mine.tenant
+        for attempt in (try_nodes, try_edges, try_links, try_apply):
+            attempt(cast(GraphStore, transaction), theirs)
+
+    mine.update(work)
+
+
+def try_stream(mine: GraphStore, theirs: GraphStore) -> None:
+    assert "theirs" not in {value for item in mine.stream() for value in item.props.values()}
+    assert len(list(mine.stream())) == 9
+
+
+ATTEMPTS = {name.removeprefix("try_"): value for name, value in globals().items() if name.startswith("try_")}
+
+
+@pytest.mark.parametrize("protocol", [GraphStore, EmbeddedStore, Neo4jStore])
+def test_every_public_method_of_a_tenants_store_is_attempted_below(protocol: type) -> None:
+    methods = {name for name in dir(protocol) if not name.startswith("_")} - {"tenant"}
+    assert methods == set(ATTEMPTS), "add an attempt for a new method, so that its isolation is proven"
+    for name in methods:
+        assert not [word for word in inspect.signature(getattr(protocol, name)).parameters if "tenant" in word]
+
+
+@pytest.mark.parametrize("method", sorted(ATTEMPTS))
+def test_a_tenant_cannot_reach_the_other_through(method: str, new_tenant: Callable[[], GraphStore]) -> None:
+    mine, theirs = new_tenant(), new_tenant()
+    fill(mine, "mine")
+    fill(theirs, "theirs")
+    before = list(theirs.stream())
+    assert len(before) == 9
+    ATTEMPTS[method](mine, theirs)
+    assert list(theirs.stream()) == before
+
+
+def test_the_database_itself_refuses_an_edge_between_tenants(engine: Engine) -> None:
+    one, two = random_tenant(), random_tenant()
+    graph = EmbeddedGraph.on(engine)
+    for tenant in (one, two):
+        graph.for_tenant(tenant).upsert_nodes([Node("t", {"Table"})])
+    with engine.connect() as connection:
+        numbers = dict(
+            connection.execute(graph_node.select().with_only_columns(graph_node.c.tenant_id, graph_node.c.id)).all()
+        )
+    row = {"tenant_id": one, "from_node": numbers[one], "type": "HAS_TAG", "to_node": numbers[two], "props": "{}"}
+    with pytest.raises(IntegrityError), engine.begin() as connection:
+        connection.execute(graph_edge.insert().values(row))
+
+
+TEMPLATES = {
+    name: text for name, text in vars(cypher).items() if isinstance(text, str) and ("MATCH" in text or "MERGE" in text)
+}
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_every_pattern_of_every_cypher_template_carries_the_tenant(name: str) -> None:
+    patterns = node_patterns(TEMPLATES[name])
+    assert patterns
+    for pattern in patterns:
+        assert "{{tenantId: $tenant" in pattern, f"{name}: {pattern} matches nodes of every tenant"
+
+
+def test_no_cypher_stands_outside_its_module() -> None:
+    source = inspect.getsource(neo4j_module)
+    assert not {word for word in ("MATCH", "MERGE", "CREATE ", "UNWIND ") if word in source.replace('"""', "")} - {
+        "UNWIND "
+    }
+    assert source.count("tx.run(") == 2  # on tenant data, with the tenant; on the schema, without
+
+
+def test_the_walk_over_templates_sees_a_pattern_without_a_tenant() -> None:
+    bad = "MATCH (a:Knowledge {{tenantId: $tenant, id: 1}})-[r]->(b) MERGE (a)-[:X]->(c:Table {{id: 2}})"
+    assert [pattern for pattern in node_patterns(bad) if "tenantId" not in pattern] == ["(b)", "(c:Table {{id: 2}})"]
