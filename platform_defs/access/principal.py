@@ -1,0 +1,55 @@
+"""Who is asking: what a key, an assertion or an open door turns into, and the scopes that exist."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from platform_defs.access.tenants import DEMO_TENANT, Tenant
+
+# scope -> what it allows; `platform keys issue --help` and the refusal of an unknown scope show this list
+SCOPES = {
+    "lineage:write": "post OpenLineage events",
+    "arrivals:write": "report table arrivals",
+    "webhooks:write": "manage webhook subscriptions",
+    "chain:read": "read chain definitions",
+    "chain:write": "create, change, enable and disable chains",
+    "run:read": "read chain runs",
+    "run:write": "start chain runs",
+    "run:control": "stop runs, retry and complete nodes",
+}
+ALL_SCOPES = frozenset(SCOPES)
+
+
+class SourceType(StrEnum):
+    """Which rules decide the tenant of a source's events."""
+
+    GRAVITINO = "gravitino"
+    COMPUTE = "compute"
+
+
+@dataclass(frozen=True)
+class Principal:
+    """An authenticated caller; `tenant` is the authenticated tenant, None where the credential names none."""
+
+    kind: Literal["key", "assertion", "open"]
+    name: str
+    scopes: frozenset[str]
+    source_type: SourceType | None = None
+    tenant: Tenant | None = None
+
+    def may(self, scope: str) -> bool:
+        return scope in self.scopes
+
+
+OPEN_PRINCIPAL = Principal("open", "open", ALL_SCOPES, tenant=DEMO_TENANT)
+
+
+def unknown_scopes(scopes: Iterable[str]) -> list[str]:
+    return sorted(set(scopes) - ALL_SCOPES)
+
+
+def source_type_of(text: str) -> SourceType | None:
+    """The source type that a claim names: the seed's enum names count too. None where it names no known one."""
+    names = {"gravitino": SourceType.GRAVITINO, "compute": SourceType.COMPUTE, "compute_engine": SourceType.COMPUTE}
+    return names.get(text.strip().lower())

@@ -1,0 +1,74 @@
+"""The page at /docs: the OpenAPI document made readable without a byte from another host."""
+
+from fastapi import APIRouter
+from starlette.responses import HTMLResponse
+
+router = APIRouter(include_in_schema=False)
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Platform API</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+  body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1c2430 }
+  h2 { margin-top: 2rem; text-transform: capitalize; border-bottom: 1px solid #d5dbe3 }
+  details { border: 1px solid #d5dbe3; border-radius: 6px; margin: .5rem 0; padding: .4rem .8rem }
+  summary { cursor: pointer } code, pre { font: 13px/1.5 ui-monospace, monospace }
+  pre { background: #f4f6f9; padding: .6rem; overflow: auto; border-radius: 4px }
+  .method { display: inline-block; width: 4.2rem; font-weight: 600 } .what { color: #5a6675; margin-left: .6rem }
+</style></head><body>
+<h1>Platform API</h1>
+<p>Machine-readable: <a href="/openapi.json">/openapi.json</a>.
+Send <code>Authorization: Bearer &lt;API key&gt;</code>.</p>
+<main id="paths">Loading …</main>
+<script>
+const element = (name, text, parent, kind) => {
+  const made = document.createElement(name);
+  made.textContent = text ?? "";
+  if (kind) made.className = kind;
+  parent?.append(made);
+  return made;
+};
+const show = (title, value, parent) => {
+  if (value === undefined || (Array.isArray(value) && !value.length)) return;
+  element("div", title, parent);
+  element("pre", JSON.stringify(value, null, 2), parent);
+};
+fetch("/openapi.json").then(answer => answer.json()).then(api => {
+  const groups = {};
+  for (const [path, methods] of Object.entries(api.paths))
+    for (const [method, operation] of Object.entries(methods))
+      (groups[operation.tags?.[0] ?? "other"] ??= []).push({ path, method, operation });
+  const main = document.getElementById("paths");
+  main.textContent = "";
+  for (const [group, operations] of Object.entries(groups)) {
+    element("h2", group, main);
+    for (const { path, method, operation } of operations) {
+      const box = element("details", "", main);
+      const line = element("summary", "", box);
+      element("span", method.toUpperCase(), line, "method");
+      element("code", path, line);
+      element("span", operation.summary, line, "what");
+      if (operation.description) element("p", operation.description, box);
+      show("Scope (one of)", operation["x-scopes"], box);
+      show("Parameters", operation.parameters, box);
+      show("Body", operation.requestBody?.content, box);
+      show("Answers", operation.responses, box);
+    }
+  }
+  if (api.components?.schemas) {
+    element("h2", "schemas", main);
+    for (const [name, schema] of Object.entries(api.components.schemas)) {
+      const box = element("details", "", main);
+      element("summary", name, box);
+      element("pre", JSON.stringify(schema, null, 2), box);
+    }
+  }
+}).catch(error => { document.getElementById("paths").textContent = "The API description did not load: " + error; });
+</script></body></html>
+"""
+
+
+@router.get("/docs")
+async def docs() -> HTMLResponse:
+    policy = "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+    return HTMLResponse(_PAGE, headers={"Content-Security-Policy": policy})

@@ -1,0 +1,101 @@
+"""The sink as the API process runs it: its own pools with short timeouts, so that no store can hold a client up."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from anyio import CapacityLimiter
+from prometheus_client import CollectorRegistry
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from platform_defs.access.principal import Principal
+from platform_defs.errors import PlatformError
+from platform_defs.graph.neo4j import Timeouts
+from platform_defs.graph.open import open_graph
+from platform_defs.graph.port import Graph
+from platform_defs.lineage import dead_letters
+from platform_defs.lineage.commit import Committer, EmbeddedCommitter, ParallelCommitter
+from platform_defs.lineage.dead_letters import Refusal
+from platform_defs.lineage.directory import StoredTenants
+from platform_defs.lineage.intake import Intake
+from platform_defs.lineage.limits import Buckets
+from platform_defs.lineage.measures import Measures
+from platform_defs.lineage.recovery import rebuild_if_small
+from platform_defs.lineage.sink import Limits, Sink
+from platform_defs.settings import Settings
+from platform_defs.store.engine import Patience, open_engine, server_packet_limit
+
+log = logging.getLogger(__name__)
+
+POOL_SIZE = 4
+# Reading events is work for the processor: more threads than processors would only take turns.
+READERS = 2
+# What is rebuilt while a request waits; a larger tenant's graph is the runner's work.
+REBUILD_AT_ONCE = 500
+STATEMENT_TIMEOUT_S = 3
+# max_allowed_packet where nobody raised it, on the oldest server we speak to
+LEAST_PACKET = 4 * 1024 * 1024
+PATIENCE = Patience(connect=2, pool=2.0, sqlite_busy=3.0)
+GRAPH_TIMEOUTS = Timeouts(connect=1.0, acquire=1.5, transaction=3.0, retry=1.0)
+
+
+class LineageService:
+    """What POST /api/openlineage needs; `engine` and `graph` are the process's own, for what may take longer."""
+
+    def __init__(self, settings: Settings, engine: Engine, graph: Graph, registry: CollectorRegistry) -> None:
+        self.deadline_s = settings.lineage_deadline_s
+        self.measures = Measures(registry)
+        self.readers = CapacityLimiter(READERS)
+        self.writers = CapacityLimiter(READERS)
+        self._engine = open_engine(
+            engine.url, pool_size=POOL_SIZE, socket_timeout=STATEMENT_TIMEOUT_S, patience=PATIENCE
+        )
+        assert isinstance(self._engine.pool, QueuePool)
+        self.measures.watch_pool(self._engine.pool.checkedout, POOL_SIZE)
+        self._graph = open_graph(settings, self._engine, timeouts=GRAPH_TIMEOUTS)
+        self.intake = Intake(StoredTenants(self._engine))
+        committer: Committer = (
+            EmbeddedCommitter(self._engine, self.measures)
+            if settings.graph_url == "embedded"
+            else ParallelCommitter(self._engine, self._graph, self.measures)
+        )
+        self.sink = Sink(
+            committer,
+            _limits(settings, engine),
+            Buckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst),
+            self.measures,
+            rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
+        )
+
+    def keep(self, principal: Principal, refusals: Sequence[Refusal]) -> None:
+        """Into the dead letters; a store that is down must not turn a 400 into anything else."""
+        try:
+            dead_letters.keep(self._engine, principal, refusals, attempts=1)
+            self.measures.dead_letters.inc(len(refusals))
+        except (PlatformError, SQLAlchemyError):
+            log.warning("%d refused events could not be kept", len(refusals), exc_info=True)
+
+    def close(self) -> None:
+        self.sink.close()
+        self._graph.close()
+        self._engine.dispose()
+
+
+def _limits(settings: Settings, engine: Engine) -> Limits:
+    try:
+        packet = server_packet_limit(engine)
+    except (PlatformError, SQLAlchemyError):
+        log.warning("the database does not say how large a statement may be; expecting the least", exc_info=True)
+        packet = LEAST_PACKET
+    # escaping may double a text: what a group may hold stays below half of what the server takes
+    group_bytes = settings.lineage_group_bytes if packet is None else min(settings.lineage_group_bytes, packet // 2 - 1)
+    return Limits(
+        group_events=settings.lineage_group_events,
+        group_bytes=group_bytes,
+        linger_s=settings.lineage_linger_ms / 1000,
+        deadline_s=settings.lineage_deadline_s,
+        queue_events=settings.lineage_queue_events,
+        queue_bytes=settings.lineage_queue_bytes,
+    )

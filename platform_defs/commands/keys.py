@@ -1,0 +1,71 @@
+"""`platform keys`: issue, list and revoke API keys."""
+
+import json
+
+import click
+
+from platform_defs.access.keys import StoredKey, issue_key, list_keys, revoke_key
+from platform_defs.access.principal import SCOPES, SourceType
+from platform_defs.commands.opened import opened_engine
+
+_SCOPES_HELP = "Comma list of: " + ", ".join(SCOPES) + "."
+
+
+@click.group("keys")
+def command() -> None:
+    """Issue, list and revoke API keys."""
+
+
+@command.command("issue")
+@click.argument("name")
+@click.option("--scopes", required=True, help=_SCOPES_HELP)
+@click.option(
+    "--source-type",
+    type=click.Choice([kind.value for kind in SourceType]),
+    help="Whose rules decide the tenant of its events.",
+)
+@click.option("--tenant", "tenant_id", type=int, help="Id of the tenant that the key belongs to.")
+def issue(name: str, scopes: str, source_type: str | None, tenant_id: int | None) -> None:
+    """Issue a key. It is printed once, alone, and kept only as a hash."""
+    with opened_engine() as engine:
+        key = issue_key(
+            engine,
+            name,
+            scopes.split(","),
+            source_type=None if source_type is None else SourceType(source_type),
+            tenant_id=tenant_id,
+        )
+    click.echo(key)
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def list_(as_json: bool) -> None:
+    """List keys by their public id; the keys themselves are not kept."""
+    with opened_engine() as engine:
+        keys = list_keys(engine)
+    for key in keys:
+        fields = _fields(key)
+        line = json.dumps(fields, ensure_ascii=False)
+        click.echo(line if as_json else "\t".join("-" if value is None else str(value) for value in fields.values()))
+
+
+@command.command("revoke")
+@click.argument("name_or_id", metavar="ID|NAME")
+def revoke(name_or_id: str) -> None:
+    """Revoke one key by its public id, or all keys of a name. Running API processes notice within seconds."""
+    with opened_engine() as engine:
+        revoked = revoke_key(engine, name_or_id)
+    click.echo(f"revoked: {', '.join(revoked)}" if revoked else "already revoked")
+
+
+def _fields(key: StoredKey) -> dict[str, object]:
+    return {
+        "id": key.public_id,
+        "name": key.name,
+        "scopes": ",".join(sorted(key.scopes)),
+        "sourceType": key.source_type,
+        "tenant": None if key.tenant is None else key.tenant.id,
+        "createdAt": key.created_at.isoformat(),
+        "revokedAt": None if key.revoked_at is None else key.revoked_at.isoformat(),
+    }

@@ -1,0 +1,50 @@
+"""`platform serve`: the API process."""
+
+import click
+
+from platform_defs import logs
+from platform_defs.settings import Settings
+
+
+@click.command("serve")
+@click.option("--host", help="Address to bind to; default PLATFORM_API_HOST, 127.0.0.1.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; default PLATFORM_API_PORT, 8000. 0 takes a free one."
+)
+def command(host: str | None, port: int | None) -> None:
+    """Run the API process until SIGTERM or Ctrl-C.
+
+    It logs JSON lines to stderr. On SIGTERM it stops accepting, finishes what it has within 5 seconds, answers the
+    rest with 503 and exits 0.
+    """
+    # imported here: `platform serve --help` needs no web framework
+    from platform_defs.access.tenants import DEMO_TENANT, add_tenant
+    from platform_defs.api.app import create_app
+    from platform_defs.api.drain import Drain
+    from platform_defs.api.server import DrainingServer, bind, refuse_open_door
+    from platform_defs.graph.open import open_graph
+    from platform_defs.store import migrate
+    from platform_defs.store.engine import open_engine
+
+    settings = Settings.load()
+    logs.configure(settings.log_level)
+    host = host or settings.api_host
+    refuse_open_door(settings.auth, host)
+    with bind(host, settings.api_port if port is None else port) as listener:
+        engine = open_engine(settings.database_url)
+        try:
+            migrate.require_current(engine)
+            if settings.auth == "open":
+                add_tenant(engine, DEMO_TENANT)
+            graph = open_graph(settings, engine)
+            try:
+                drain = Drain()
+                app = create_app(settings, engine, graph, drain)
+                try:
+                    DrainingServer(app, drain).run(sockets=[listener])
+                finally:
+                    app.state.lineage.close()
+            finally:
+                graph.close()
+        finally:
+            engine.dispose()

@@ -1,0 +1,26 @@
+"""An API on each store, and the keys to it."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.access.keys import issue_key
+from platform_defs.access.principal import ALL_SCOPES
+from tests.api.served import Api, served
+
+
+@pytest.fixture
+def api(engine: Engine) -> Iterator[Api]:
+    with served(engine) as running:
+        yield running
+
+
+@pytest.fixture
+def key(engine: Engine) -> str:
+    return issue_key(engine, "all", ALL_SCOPES)
+
+
+@pytest.fixture
+def authorization(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}

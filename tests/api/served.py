@@ -1,0 +1,142 @@
+"""The API as its clients see it: in a thread of this process, or as a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL
+
+from platform_defs.api.app import create_app
+from platform_defs.api.drain import Drain
+from platform_defs.api.server import DrainingServer, bind, url_of
+from platform_defs.graph.open import open_graph
+from platform_defs.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = "from platform_defs.cli import main; main()"
+
+
+@dataclass(frozen=True)
+class Api:
+    """A running API, a client for it, and what is behind it."""
+
+    url: str
+    client: httpx.Client
+    engine: Engine
+    app: FastAPI
+    server: DrainingServer
+
+
+@contextmanager
+def served(engine: Engine, *, grace: float = 5.0, **settings: Any) -> Iterator[Api]:
+    graph_settings = Settings(**settings)
+    graph = open_graph(graph_settings, engine)
+    drain = Drain()
+    app = create_app(graph_settings, engine, graph, drain)
+    server = DrainingServer(app, drain, grace=grace)
+    with bind("127.0.0.1", 0) as listener:
+        url = url_of(listener)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+                yield Api(url, client, engine, app, server)
+        finally:
+            server.should_exit = True
+            thread.join()
+            app.state.lineage.close()
+            graph.close()
+
+
+def environment(database_url: URL, home: Path, **settings: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PLATFORM_")}
+    return {
+        **clean,
+        "PLATFORM_HOME": str(home),
+        "PLATFORM_DB_URL": database_url.render_as_string(hide_password=False),
+        **{f"PLATFORM_{name.upper()}": value for name, value in settings.items()},
+    }
+
+
+def platform(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """`platform …` in a process of its own, to its end."""
+    return subprocess.run(
+        [sys.executable, "-c", CODE, *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60
+    )
+
+
+class Process:
+    """`platform serve` on a free port; `lines` are its log as far as it was read."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CODE, "serve", "--port", "0"], cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[dict[str, Any]] = []
+        try:
+            self.url: str = self.wait_for("listening")["url"]
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+    def wait_for(self, message: str) -> dict[str, Any]:
+        for line in self._read():
+            if line["message"].startswith(message):
+                return line
+        raise AssertionError(f"the process ended before it said {message!r}: {self.lines}")
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        """Reads the log to its end and returns the exit code."""
+        try:
+            for _ in self._read():
+                pass
+            return self.process.wait(timeout=30)
+        finally:
+            assert self.process.stderr is not None
+            self.process.stderr.close()
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.terminate()
+        assert self.process.stderr is not None
+        return self.process.wait(timeout=30) if self.process.stderr.closed else self.wait()
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stderr is not None
+        for text in self.process.stderr:
+            # a process that fails to start says so in plain text
+            line: dict[str, Any] = json.loads(text) if text.startswith("{") else {"message": text, "logger": ""}
+            self.lines.append(line)
+            yield line
+
+    def peak_memory(self) -> int:
+        """Bytes of resident memory at its highest."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+@contextmanager
+def process(env: dict[str, str]) -> Iterator[Process]:
+    running = Process(env)
+    try:
+        yield running
+    finally:
+        running.stop()

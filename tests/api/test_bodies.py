@@ -1,0 +1,121 @@
+"""What a body may be: bounded, gzipped or not, strict JSON; every refusal says what was expected."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from platform_defs.api.bodies import MAX_DEPTH
+from tests.api.served import Api
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+PATH = "/api/open/kpi/srcTableComplete"
+LIMIT = 16 << 20
+
+
+@pytest.fixture
+def send(api: Api, authorization: dict[str, str]) -> Any:
+    def post(content: bytes | Iterator[bytes], **headers: str) -> tuple[int, str]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = api.client.post(PATH, content=content, headers={**authorization, **named})
+        body = answer.json()
+        assert set(body) == {"status", "message"}
+        return answer.status_code, body["message"]
+
+    return post
+
+
+def pieces(content: bytes, size: int) -> Iterator[bytes]:
+    for start in range(0, len(content), size):
+        yield content[start : start + size]
+
+
+def test_a_body_of_17_mib_is_413_whether_its_length_is_declared_or_not(send: Any) -> None:
+    body = json.dumps("x" * (17 << 20)).encode()
+    for content in (body, pieces(body, 1 << 20)):
+        status, message = send(content)
+        assert status == 413
+        assert f"expected a body of at most {LIMIT} bytes" in message
+
+
+def test_a_body_of_exactly_the_limit_is_read(send: Any) -> None:
+    body = json.dumps("x" * (LIMIT - 2)).encode()
+    assert len(body) == LIMIT
+    assert send(body)[0] == 501
+    assert send(gzip.compress(body, 1))[0] == 501
+    assert send(body + b" ")[0] == 413
+    assert send(gzip.compress(body + b" ", 1))[0] == 413
+
+
+def test_gzip_is_known_by_its_header_and_by_its_magic_bytes(send: Any) -> None:
+    packed = gzip.compress(json.dumps({"a": "b" * 5000}).encode())
+    assert send(packed, Content_Encoding="gzip")[0] == 501
+    assert send(packed, Content_Encoding="x-gzip")[0] == 501
+    assert send(packed)[0] == 501
+    for size in (1, 3, 1000):
+        assert send(pieces(packed, size))[0] == 501
+        assert send(pieces(packed, size), Content_Encoding="GZIP")[0] == 501
+
+
+def test_several_gzip_members_and_zeros_behind_them_are_one_body(send: Any) -> None:
+    packed = gzip.compress(b'{"a":') + gzip.compress(b"") + gzip.compress(b"1}") + b"\0" * 512
+    assert send(packed)[0] == 501
+    assert send(pieces(packed, 1))[0] == 501
+
+
+def test_a_body_that_inflates_to_about_one_piece_is_whole(send: Any) -> None:
+    for length in range((256 << 10) - 3, (256 << 10) + 300, 37):
+        packed = gzip.compress(json.dumps("x" * length).encode())
+        assert send(packed)[0] == 501
+        assert send(pieces(packed, 7))[0] == 501
+
+
+@pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip", "zstd"])
+def test_other_encodings_are_415(send: Any, encoding: str) -> None:
+    status, message = send(zlib.compress(b"{}"), Content_Encoding=encoding)
+    assert status == 415
+    assert "expected gzip" in message
+
+
+def test_broken_gzip_is_400(send: Any) -> None:
+    packed = gzip.compress(json.dumps({"a": "b" * 5000}).encode())
+    for broken in (packed[:-1], packed[: len(packed) // 2], packed[:2], packed[:20] + b"\xff" * 20, packed + b"junk"):
+        status, message = send(broken)
+        assert status == 400
+        assert "expected" in message
+        assert "gzip" in message
+    assert send(b"{}", Content_Encoding="gzip")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"a": ', "line 1 column 7"),
+        (b'{"a": 1,\n "b" 2}', "line 2 column 6"),
+        (b"", "empty"),
+        (b" \n", "empty"),
+        (b'{"a": NaN}', "NaN is not"),
+        (b'{"a": -Infinity}', "-Infinity is not"),
+        (b'{"a": 1e999}', "outside the range of a double"),
+        (b"1" * 5000, "a number is too long"),
+        (b'{"a": "\xff"}', "byte at offset 7"),
+        (b"[" * 101 + b"]" * 101, "at most 100 levels"),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "at most 100 levels"),
+        (b"[" * 1_000_000, "at most 100 levels"),
+        (b'{"a":' * 1_000_000, "at most 100 levels"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_invalid_json_is_400_and_says_where(send: Any, body: bytes, expected: str) -> None:
+    status, message = send(body)
+    assert status == 400
+    assert message.startswith("expected ")
+    assert expected in message
+
+
+def test_json_nested_a_hundred_deep_with_a_byte_order_mark_is_read(send: Any) -> None:
+    assert send(b"\xef\xbb\xbf" + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)[0] == 501
+    assert send(json.dumps("[" * 500).encode())[0] == 501

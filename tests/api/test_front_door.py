@@ -1,0 +1,175 @@
+"""Who gets in: keys, assertions, scopes, and what a refused caller reads."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.access.keys import issue_key, revoke_key
+from platform_defs.access.tenants import DEMO_TENANT
+from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
+from tests.api.served import Api, served
+
+EVENT = {"eventTime": "2026-01-01T00:00:00Z"}
+
+
+@pytest.fixture
+def previous(tmp_path: Path) -> SigningKey:
+    return SigningKey("2026-10", tmp_path)
+
+
+@pytest.fixture
+def current(tmp_path: Path) -> SigningKey:
+    return SigningKey("2026-11", tmp_path)
+
+
+@pytest.fixture
+def behind_gateway(engine: Engine, current: SigningKey, previous: SigningKey) -> Iterator[Api]:
+    keys = f"{current.setting},{previous.setting}"
+    with served(engine, gateway_keys=keys, gateway_issuer=ISSUER, gateway_audience=AUDIENCE) as running:
+        yield running
+
+
+def post(api: Api, **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return api.client.post("/api/openlineage", json=EVENT, headers=named)
+
+
+def is_refused(answer: httpx.Response, status: int, *expected: str) -> bool:
+    body = answer.json()
+    assert answer.status_code == status, answer.text
+    assert set(body) == {"status", "message"}
+    assert body["status"] == {401: "unauthorized", 403: "forbidden"}[status]
+    assert all(text in body["message"] for text in ("expected", *expected)), body
+    return True
+
+
+def test_a_key_is_accepted_raw_as_bearer_and_as_x_api_key(api: Api, key: str) -> None:
+    for headers in ({"Authorization": key}, {"Authorization": f"bearer {key}"}, {"X_API_Key": key}):
+        answer = post(api, **headers)
+        assert answer.status_code == 400
+        assert answer.json()["status"] == "bad_request"
+
+
+def test_an_unknown_key_is_401(api: Api, key: str) -> None:
+    forged = key[:-1] + ("0" if key[-1] != "0" else "1")
+    unknown = "pk_0123456789abcdef_" + "0" * 48
+    for wrong in (forged, unknown, "nonsense", "Basic dXNlcjpwYXNz", "Bearer"):
+        answer = post(api, Authorization=wrong)
+        assert is_refused(answer, 401, "API key")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert wrong not in answer.text or wrong == "Bearer"
+
+
+def test_no_credential_at_all_is_401(api: Api) -> None:
+    assert is_refused(post(api), 401, "Authorization: Bearer", "X-Gateway-Assertion")
+
+
+def test_a_missing_scope_is_403_and_names_the_scope(api: Api) -> None:
+    key = issue_key(api.engine, "reader", ["chain:read"])
+    assert is_refused(post(api, Authorization=key), 403, "lineage:write")
+
+
+def test_a_revoked_key_that_was_never_used_here_is_401(api: Api, key: str) -> None:
+    revoke_key(api.engine, "all")
+    assert is_refused(post(api, Authorization=key), 401, "revoked")
+
+
+def test_a_caller_is_authenticated_before_its_body_is_read(api: Api) -> None:
+    answer = api.client.post("/api/openlineage", content=b"x" * (17 << 20))
+    assert answer.status_code == 401
+
+
+def test_an_assertion_is_accepted_with_the_current_and_with_the_previous_key(
+    behind_gateway: Api, current: SigningKey, previous: SigningKey
+) -> None:
+    for key in (current, previous):
+        assert post(behind_gateway, X_Gateway_Assertion=key.sign()).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "claim"),
+    [
+        ({"exp": 1_700_000_060, "iat": 1_700_000_000}, "exp"),
+        ({"path": "/api/open/kpi/srcTableComplete"}, "path"),
+        ({"method": "GET"}, "method"),
+        ({"kid": "1999-01"}, "kid"),
+        ({"aud": "another"}, "aud"),
+        ({"iss": "https://elsewhere.example"}, "iss"),
+    ],
+    ids=str,
+)
+def test_a_wrong_assertion_is_401_and_names_the_claim(
+    behind_gateway: Api, current: SigningKey, changes: dict[str, Any], claim: str
+) -> None:
+    answer = post(behind_gateway, X_Gateway_Assertion=current.sign(**changes))
+    assert is_refused(answer, 401, f"X-Gateway-Assertion: {claim}:")
+
+
+def test_a_forged_assertion_is_401_even_beside_a_valid_key(
+    behind_gateway: Api, current: SigningKey, key: str, tmp_path: Path
+) -> None:
+    forged = SigningKey("stranger", tmp_path).sign(kid=current.kid)
+    assert is_refused(post(behind_gateway, X_Gateway_Assertion=forged, Authorization=key), 401, "signature")
+    assert is_refused(post(behind_gateway, X_Gateway_Assertion="nonsense", Authorization=key), 401, "JWT")
+
+
+def test_a_replayed_assertion_is_401(behind_gateway: Api, current: SigningKey) -> None:
+    token = current.sign()
+    assert post(behind_gateway, X_Gateway_Assertion=token).status_code == 400
+    assert is_refused(post(behind_gateway, X_Gateway_Assertion=token), 401, "jti", "not used before")
+
+
+def test_an_assertion_may_post_lineage_and_no_more_unless_it_says_so(behind_gateway: Api, current: SigningKey) -> None:
+    path = "/api/open/kpi/srcTableComplete"
+    for changes, status in (({}, 403), ({"scope": "arrivals:write"}, 501)):
+        headers = {"X-Gateway-Assertion": current.sign(path=path, **changes)}
+        assert behind_gateway.client.post(path, json={}, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_without_a_gateway_an_assertion_is_401(api: Api, current: SigningKey) -> None:
+    assert is_refused(post(api, X_Gateway_Assertion=current.sign()), 401, "no gateway is configured")
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_an_open_door_serves_this_machine_and_no_page_from_elsewhere(engine: Engine) -> None:
+    assert DEMO_TENANT.id == 1
+    with served(engine, auth="open") as api:
+        assert post(api).status_code == 400
+        assert post(api, Origin="http://localhost:3000").status_code == 400
+        assert is_refused(post(api, Origin="https://evil.example"), 403, "this machine")
+        assert is_refused(post(api, Host="rebound.example"), 403, "this machine")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scope"),
+    [
+        ("POST", "/api/open/kpi/srcTableComplete", "arrivals:write"),
+        ("POST", "/api/v1/chains", "chain:write"),
+        ("GET", "/api/v1/chains", "chain:read"),
+        ("GET", "/api/v1/chains/c1", "chain:read"),
+        ("PUT", "/api/v1/chains/c1", "chain:write"),
+        ("POST", "/api/v1/chains/c1:enable", "chain:write"),
+        ("POST", "/api/v1/chains/c1:disable", "chain:write"),
+        ("POST", "/api/v1/chains/c1:start", "run:write"),
+        ("POST", "/api/v1/chains/c1:start", "run:control"),
+        ("GET", "/api/v1/runs/r1", "run:read"),
+        ("GET", "/api/v1/runs/r1/nodes", "run:read"),
+        ("POST", "/api/v1/runs/r1:stop", "run:control"),
+        ("POST", "/api/v1/runs/r1/nodes/n1:retry", "run:control"),
+        ("POST", "/api/v1/runs/r1/nodes/n1:complete", "run:control"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_every_path_of_the_systems_asks_for_its_scope(api: Api, method: str, path: str, scope: str) -> None:
+    def status(*scopes: str) -> int:
+        headers = {"Authorization": issue_key(api.engine, "some", scopes)} if scopes else {}
+        return api.client.request(method, path, json={}, headers=headers).status_code
+
+    assert status() == 401
+    assert status("webhooks:write") == 403
+    assert status(scope) == 501

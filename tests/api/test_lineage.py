@@ -1,0 +1,495 @@
+"""POST /api/openlineage as clients see it: every answer, what is stored for it, and what is not."""
+
+import asyncio
+import gzip
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from random import randint
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import Engine, select, update
+
+from platform_defs.access.keys import issue_key
+from platform_defs.access.principal import SourceType
+from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
+from platform_defs.graph.errors import GraphUnavailable, InvalidGraphValue
+from platform_defs.graph.lines import graph_lines
+from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
+from platform_defs.graph.open import open_graph
+from platform_defs.lineage import commit, dead_letters, marks, raw
+from platform_defs.lineage.apply import Outcome, Stamped, apply_events
+from platform_defs.lineage.events import parse_event
+from platform_defs.lineage.extract import facts_of
+from platform_defs.lineage.recovery import recover
+from platform_defs.lineage.version import version_of
+from platform_defs.settings import Settings
+from platform_defs.store.errors import StoreUnavailable
+from platform_defs.store.lineage import lineage_dead_letter, lineage_events, lineage_sql, lineage_sql_run
+from platform_defs.store.tables import metadata
+from tests.api.served import Api, served
+from tests.conftest import needs
+from tests.lineage_events import create_table, run_event
+from tests.needs import require
+
+PATH = "/api/openlineage"
+BACKENDS = (
+    pytest.param(("sqlite", "embedded")),
+    pytest.param(("mysql", "embedded"), marks=needs("mysql")),
+    pytest.param(("mysql", "neo4j"), marks=needs("mysql", "neo4j")),
+)
+
+
+@dataclass(frozen=True)
+class Backend:
+    engine: Engine
+    settings: dict[str, Any]
+    tenant: Tenant
+    other: Tenant
+
+    @contextmanager
+    def api(self, **settings: Any) -> Iterator["Client"]:
+        with served(self.engine, **self.settings, **settings) as running:
+            yield Client(running, self)
+
+
+class Client:
+    def __init__(self, running: Api, backend: Backend) -> None:
+        self.running = running
+        self.backend = backend
+        self.engine = backend.engine
+        self._keys: dict[Any, str] = {}
+
+    def key(self, source: SourceType | None, tenant: Tenant | None) -> str:
+        if (source, tenant) not in self._keys:
+            self._keys[source, tenant] = issue_key(
+                self.engine, uuid.uuid4().hex, {"lineage:write"}, source_type=source, tenant_id=tenant and tenant.id
+            )
+        return self._keys[source, tenant]
+
+    def post(
+        self, content: Any, *, source: SourceType | None = SourceType.COMPUTE, tenant: Tenant | str | None = "mine"
+    ) -> httpx.Response:
+        owner = self.backend.tenant if tenant == "mine" else tenant
+        assert not isinstance(owner, str)
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        headers = {"Authorization": f"Bearer {self.key(source, owner)}", "Content-Type": "application/json"}
+        return self.running.client.post(PATH, content=body, headers=headers)
+
+    def rows(self, table: Any = lineage_events) -> list[Any]:
+        with self.engine.connect() as connection:
+            return list(connection.execute(select(table)).all())
+
+    def graph(self, tenant: Tenant | None = None) -> list[str]:
+        return list(graph_lines(self.running.app.state.graph.for_tenant((tenant or self.backend.tenant).id)))
+
+
+@pytest.fixture(scope="session")
+def planned() -> None:
+    """A Neo4j that just started plans every statement first, for longer than the sink waits for an answer."""
+    graph = Neo4jGraph(require("neo4j"), timeouts=Timeouts(transaction=60.0, retry=60.0))
+    graph.ensure_schema()
+    tenant = Tenant(randint(10**9, 10**12), uuid.uuid4().hex, "Warm-up")
+    event = parse_event(run_event())
+    stamped = Stamped(version_of(event.event_time, "0" * 64), facts_of(event, SourceType.COMPUTE).facts)
+    for _ in range(2):
+        apply_events(graph.for_tenant(tenant.id), tenant, [stamped])
+    graph.for_tenant(tenant.id).clear()
+    graph.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest, migrated: dict[str, Engine]) -> Iterator[Backend]:
+    store, graph = request.param
+    if graph == "neo4j":
+        request.getfixturevalue("planned")
+    engine = migrated[store]
+    number = randint(10**9, 10**12)  # Neo4j is shared: a tenant of its own keeps a test to itself
+    tenant, other = (Tenant(id, f"t{id}", f"Tenant {id}") for id in (number, number + 1))
+    for one in (tenant, other):
+        add_tenant(engine, one)
+    settings = {} if graph == "embedded" else {"graph_url": require("neo4j")}
+    yield Backend(engine, settings, tenant, other)
+    opened = open_graph(Settings(**settings), engine)
+    for one in (tenant, other, Tenant(number + 2, "", "")):
+        opened.for_tenant(one.id).clear()
+    opened.close()
+    with engine.begin() as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(table.delete())
+
+
+@pytest.fixture
+def client(backend: Backend) -> Iterator[Client]:
+    with backend.api() as running:
+        yield running
+
+
+def test_a_run_event_is_stored_shown_in_the_graph_and_answered_as_the_wire_format_says(client: Client) -> None:
+    event = run_event()
+    answer = client.post(event)
+    assert answer.status_code == 201
+    assert answer.json() == {
+        "status": "accepted",
+        "eventType": "RUN_EVENT",
+        "runId": event["run"]["runId"],
+        "tenantId": client.backend.tenant.id,
+    }
+    (row,) = client.rows()
+    assert (row.tenant_code, row.job_name, row.event_type) == (client.backend.tenant.code, "daily", "COMPLETE")
+    assert row.event == event
+    edges = [json.loads(line) for line in client.graph() if '"edge"' in line]
+    assert {"INPUT_OF", "OUTPUT_TO"} <= {edge["edge"] for edge in edges}
+
+
+def test_an_event_that_comes_twice_is_stored_once_and_answered_201_both_times(client: Client) -> None:
+    event = run_event()
+    assert client.post(event).status_code == 201
+    before = client.graph()
+    assert client.post(event).status_code == 201
+    assert client.post([event, event]).status_code == 201
+    assert len(client.rows()) == 1
+    assert client.graph() == before
+
+
+def test_executions_are_counted_by_run_not_by_delivery(client: Client) -> None:
+    first, second = run_event(), run_event(time="2026-03-01T11:00:00Z")
+    started = dict(first, eventType="START", eventTime="2026-03-01T09:59:00Z")
+    for event in (first, started, first, second, second):
+        assert client.post(event).status_code == 201
+    (node,) = [json.loads(line) for line in client.graph() if '"node"' in line and '"SQL"' in line]
+    assert node["props"]["executionCount"] == 2
+    assert len(client.rows(lineage_sql_run)) == 2
+    assert [row.runs for row in client.rows(lineage_sql)] == [2]
+
+
+def test_gzip_is_understood(client: Client) -> None:
+    assert client.post(gzip.compress(json.dumps(run_event()).encode())).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"eventTime": None}, "eventTime"),
+        ({"eventTime": "yesterday"}, "eventTime"),
+        ({"run": {}}, "run.runId"),
+        ({"job": {"namespace": "x"}}, "job.name"),
+        ({"job": {"namespace": "x", "name": "y" * 256}}, "job.name"),
+        ({"producer": "a\ud800b"}, "producer"),
+    ],
+)
+def test_what_would_lose_meaning_is_400_and_names_the_field(client: Client, change: Any, field: str) -> None:
+    answer = client.post(json.dumps(run_event() | change).encode())
+    assert answer.status_code == 400
+    assert answer.json()["status"] == "bad_request"
+    assert field in answer.json()["message"]
+    assert client.rows() == []
+    (letter,) = client.rows(lineage_dead_letter)
+    assert field in letter.reason
+
+
+def test_a_body_that_is_no_json_is_400_and_kept_as_it_came(client: Client) -> None:
+    answer = client.post(b'{"eventTime": ')
+    assert answer.status_code == 400
+    (letter,) = dead_letters.listed(client.engine)
+    assert letter.payload == '{"eventTime": '
+
+
+def test_an_event_larger_than_a_group_is_413_without_retry_after(backend: Backend) -> None:
+    with backend.api(lineage_group_bytes=4096) as client:
+        answer = client.post(run_event(sql="select '" + "x" * 8192 + "'"))
+        assert answer.status_code == 413
+        assert "Retry-After" not in answer.headers
+        assert client.rows() == []
+
+
+# -- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_array_of_good_events_is_201(client: Client) -> None:
+    answer = client.post([run_event(), run_event()])
+    assert (answer.status_code, answer.json()) == (201, {"status": "accepted", "accepted": 2, "failed": []})
+    assert len(client.rows()) == 2
+
+
+def test_an_array_in_which_some_fail_is_207_and_says_which(client: Client) -> None:
+    answer = client.post([run_event(), {"eventTime": "2026-01-01T00:00:00Z"}, run_event()])
+    assert answer.status_code == 207
+    body = answer.json()
+    assert body["accepted"] == 2
+    assert [(failure["index"], failure["status"]) for failure in body["failed"]] == [(1, "bad_request")]
+    assert len(client.rows()) == 2
+    assert len(client.rows(lineage_dead_letter)) == 1
+
+
+def test_an_array_of_nothing_but_bad_events_is_400(client: Client) -> None:
+    answer = client.post([{}, 7])
+    assert answer.status_code == 400
+    assert [failure["index"] for failure in answer.json()["failed"]] == [0, 1]
+
+
+def test_an_array_whose_failures_may_all_be_sent_again_is_503(backend: Backend) -> None:
+    with backend.api(lineage_tenant_rate=0.001, lineage_tenant_burst=2) as client:
+        events = [run_event() for _ in range(3)]
+        answer = client.post(events)
+        assert answer.status_code == 503
+        assert answer.headers["Retry-After"] == "1"
+        assert answer.json()["accepted"] == 2
+        assert [failure["status"] for failure in answer.json()["failed"]] == ["rate_limited"]
+
+
+# -- tenants --------------------------------------------------------------------------------------------------------
+
+
+def test_gravitino_introduces_its_tenant_and_compute_events_join_it(client: Client) -> None:
+    new = Tenant(client.backend.tenant.id + 2, f"n{client.backend.tenant.id}", "New")
+    answer = client.post(create_table((new.id, new.code, new.name)), source=SourceType.GRAVITINO, tenant=None)
+    assert answer.status_code == 201, answer.text
+    assert find_tenant(client.engine, new.id) == new
+    drop = create_table((new.id, "", ""), operation="drop_table", facet={}, time="2026-03-01T11:00:00Z")
+    assert client.post(drop, source=SourceType.GRAVITINO, tenant=None).status_code == 201
+
+
+def test_every_rule_about_tenants_has_its_own_answer(client: Client) -> None:
+    tenant, other = client.backend.tenant, client.backend.other
+    named = (tenant.id, tenant.code, tenant.name)
+    strange = (tenant.id + 2, other.code, "Strange")
+
+    def refused(event: Any, source: SourceType | None, owner: Tenant | None) -> tuple[int, str]:
+        answer = client.post(event, source=source, tenant=owner)
+        return answer.status_code, answer.json()["message"]
+
+    gravitino, compute = SourceType.GRAVITINO, SourceType.COMPUTE
+    without = create_table(named, facet={})
+    without["job"]["namespace"] = "gravitino://lake"
+    without["outputs"][0]["namespace"] = "gravitino://lake/hive"
+    answers = [
+        refused(without, gravitino, None),
+        refused(create_table(named), gravitino, other),
+        refused(create_table(named), compute, other),
+        refused(run_event(), compute, None),
+        refused(create_table(named, namespace_tenant=other.id), gravitino, None),
+        refused(create_table(strange), gravitino, None),
+    ]
+    assert [code for code, _ in answers] == [400, 403, 403, 400, 400, 400]
+    assert len({message for _, message in answers}) == len(answers)
+    assert "tenantCode" in answers[-1][1]
+    assert client.rows() == []
+    assert len(client.rows(lineage_dead_letter)) == len(answers)
+    assert client.graph() == client.graph(other) == []
+
+
+def test_the_same_names_under_two_tenants_never_meet(client: Client) -> None:
+    tenant, other = client.backend.tenant, client.backend.other
+    for owner in (tenant, other):
+        assert client.post(run_event(run=str(uuid.uuid4())), tenant=owner).status_code == 201
+    hostile = create_table((str(other.id), other.code, other.name))  # type: ignore[arg-type]
+    assert client.post(hostile, source=SourceType.GRAVITINO, tenant=tenant).status_code == 403
+    for owner in (tenant, other):
+        lines = [json.loads(line) for line in client.graph(owner)]
+        ids = {line["id"] for line in lines if "node" in line}
+        assert {end for line in lines if "edge" in line for end in (line["from"], line["to"])} <= ids
+        assert [line["id"] for line in lines if line.get("node") == ["Tenant"]] == [str(owner.id)]
+    counts = {row.tenant_id for row in client.rows()}
+    assert counts == {tenant.id, other.id}
+
+
+# -- load and failure -----------------------------------------------------------------------------------------------
+
+
+def test_many_clients_at_once_share_groups(client: Client) -> None:
+    events = [run_event(job=f"job{index}", sql=None) for index in range(120)]
+    url = client.running.url + PATH
+    headers = {"Authorization": f"Bearer {client.key(SourceType.COMPUTE, client.backend.tenant)}"}
+
+    async def send() -> list[int]:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+            answers = await asyncio.gather(*(http.post(url, json=event, headers=headers) for event in events))
+        return [answer.status_code for answer in answers]
+
+    assert set(asyncio.run(send())) == {201}
+    assert len(client.rows()) == 120
+    text = client.running.client.get("/metrics").text
+    groups = float(_metric(text, "platform_lineage_group_events_count"))
+    assert groups < 60
+
+
+def test_a_tenant_beyond_its_rate_is_told_to_come_back(backend: Backend) -> None:
+    with backend.api(lineage_tenant_rate=0.001, lineage_tenant_burst=1) as client:
+        assert client.post(run_event()).status_code == 201
+        answer = client.post(run_event())
+        assert (answer.status_code, answer.json()["status"]) == (503, "rate_limited")
+        assert answer.headers["Retry-After"] == "1"
+        assert client.post(run_event(), tenant=backend.other).status_code == 201
+        text = client.running.client.get("/metrics").text
+        labels = f'outcome="rate_limited",tenant="{backend.tenant.id}"'
+        assert _metric(text, f"platform_lineage_events_total{{{labels}}}") == "1.0"
+
+
+def test_a_full_queue_is_503_unavailable(backend: Backend) -> None:
+    with backend.api(lineage_queue_events=2) as client:
+        answer = client.post([run_event() for _ in range(3)])
+        assert answer.status_code == 503
+        assert answer.json()["accepted"] == 2
+        assert answer.json()["failed"][0]["status"] == "unavailable"
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
+    """Puts a fault in front of the merge: the stores themselves are shared with other tests and stay up."""
+
+    def install(fault: Callable[..., Any]) -> None:
+        merge = commit.apply_events
+        monkeypatch.setattr(commit, "apply_events", lambda *arguments: fault(merge, *arguments))
+
+    return install
+
+
+def test_a_store_that_is_down_is_503_at_once_and_nothing_is_half_acknowledged(
+    client: Client, failing: Callable[[Callable[..., Any]], None]
+) -> None:
+    down = True
+
+    def fault(merge: Any, *arguments: Any) -> Any:
+        if down:
+            raise GraphUnavailable("no answer")
+        return merge(*arguments)
+
+    failing(fault)
+    event = run_event()
+    answer = client.post(event)
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+    assert answer.headers["Retry-After"] == "1"
+    started = time.monotonic()
+    assert client.post(run_event()).status_code == 503  # the breaker answers, no store is asked
+    assert time.monotonic() - started < 0.5
+    assert all(row.graph_applied_at is None for row in client.rows())
+    down = False
+    _until(lambda: client.post(event).status_code == 201)
+    assert len([row for row in client.rows() if row.fingerprint]) == 1
+    assert any("OUTPUT_TO" in line for line in client.graph())
+
+
+def test_a_request_is_answered_within_its_deadline_although_a_store_hangs(
+    backend: Backend, failing: Callable[[Callable[..., Any]], None]
+) -> None:
+    release = threading.Event()
+
+    def fault(merge: Any, *arguments: Any) -> Any:
+        release.wait(20)
+        return merge(*arguments)
+
+    failing(fault)
+    with backend.api(lineage_deadline_s=0.5) as client:
+        started = time.monotonic()
+        answer = client.post(run_event())
+        assert answer.status_code == 503
+        assert time.monotonic() - started < 2
+        started = time.monotonic()
+        assert client.post(run_event()).status_code == 503
+        assert time.monotonic() - started < 0.4
+        release.set()
+        _until(lambda: client.post(run_event()).status_code == 201)
+
+
+def test_a_poison_event_does_not_fail_its_neighbours(
+    client: Client, failing: Callable[[Callable[..., Any]], None]
+) -> None:
+    def fault(merge: Any, store: Any, tenant: Any, events: Any, counts: Any) -> Any:
+        if any("poison" in repr(event.facts) for event in events):
+            raise InvalidGraphValue("props.name", "expected something else")
+        return merge(store, tenant, events, counts)
+
+    failing(fault)
+    events = [run_event(job=f"good{index}", sql=None) for index in range(5)]
+    events.insert(2, run_event(job="poison", writes=("mart.poison",)))
+    answer = client.post(events)
+    assert answer.status_code == 207
+    assert answer.json()["accepted"] == 5
+    assert [failure["index"] for failure in answer.json()["failed"]] == [2]
+    assert sorted(row.job_name for row in client.rows()) == [f"good{index}" for index in range(5)]
+    (letter,) = dead_letters.listed(client.engine)
+    assert "props.name" in letter.reason
+
+
+def test_raw_events_that_the_graph_lacks_are_applied_by_the_recovery(client: Client) -> None:
+    events = [run_event(job=f"job{index}") for index in range(3)]
+    assert client.post(events).status_code == 201
+    complete = client.graph()
+    graph = client.running.app.state.graph
+    _until(lambda: all(row.graph_applied_at for row in client.rows()))
+    graph.for_tenant(client.backend.tenant.id).clear()
+    with client.engine.begin() as connection:
+        connection.execute(update(lineage_events).values(graph_applied_at=None))
+    assert recover(client.engine, graph, patience=timedelta(seconds=-60)).applied == 3
+    assert client.graph() == complete
+    assert all(row.graph_applied_at is not None for row in client.rows())
+    assert recover(client.engine, graph, patience=timedelta(seconds=-60)).applied == 0
+
+
+def test_an_event_that_the_graph_cannot_place_makes_it_rebuilt_before_the_answer(
+    client: Client, failing: Callable[[Callable[..., Any]], None]
+) -> None:
+    assert client.post(run_event()).status_code == 201
+    failing(lambda merge, *arguments: Outcome(True, 0))
+    assert client.post(run_event(job="late", sql=None)).status_code == 201
+    assert marks.pending(client.engine) == []
+    assert any('"late"' in line for line in client.graph())
+    _until(lambda: all(row.graph_applied_at for row in client.rows()))
+
+
+def test_the_database_away_is_503(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*arguments: Any, **options: Any) -> Any:
+        raise StoreUnavailable("no answer")
+
+    with backend.api() as client:
+        client.post(run_event())
+        monkeypatch.setattr(raw, "known", away)
+        answer = client.post(run_event())
+        assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+        assert len(client.rows()) == 1
+
+
+def test_an_unknown_operation_is_stored_counted_and_changes_no_graph(client: Client) -> None:
+    tenant = client.backend.tenant
+    event = create_table((tenant.id, tenant.code, tenant.name), operation="fold_table")
+    assert client.post(event, source=SourceType.GRAVITINO, tenant=None).status_code == 201
+    assert len(client.rows()) == 1
+    assert not [line for line in client.graph() if '"Table"' in line]
+    text = client.running.client.get("/metrics").text
+    assert _metric(text, f'platform_lineage_unknown_operations_total{{tenant="{tenant.id}"}}') == "1.0"
+
+
+def test_metrics_show_throughput_stores_queue_and_what_waits(client: Client) -> None:
+    client.post(run_event())
+    text = client.running.client.get("/metrics").text
+    tenant = client.backend.tenant.id
+    assert _metric(text, f'platform_lineage_events_total{{outcome="accepted",tenant="{tenant}"}}') == "1.0"
+    for store in ("raw", "graph"):
+        assert _metric(text, f'platform_lineage_writes_total{{outcome="ok",store="{store}"}}') == "1.0"
+    for name in (
+        "platform_lineage_queue_events",
+        "platform_lineage_breaker_open",
+        "platform_lineage_pool_connections",
+        "platform_lineage_unapplied_events",
+        "platform_lineage_observation_lag_seconds",
+    ):
+        assert _metric(text, name)
+
+
+def _metric(text: str, name: str) -> str:
+    return next(line.rsplit(" ", 1)[1] for line in text.splitlines() if line.startswith(f"{name} "))
+
+
+def _until(condition: Callable[[], bool], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

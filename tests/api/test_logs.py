@@ -1,0 +1,64 @@
+"""Logs are JSON lines with the request id, and no secret survives in them."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from platform_defs import logs
+
+KEY = "pk_0123456789abcdef_" + "ab" * 24
+TOKEN = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root, captured = logging.getLogger(), io.StringIO()
+    handlers, level = root.handlers[:], root.level
+    logs.configure("INFO", captured)
+    yield captured
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"key {KEY}!", "key pk_0123456789abcdef_***!"),
+        (f"token {TOKEN}.", "token ***."),
+        ("mysql+mysqlconnector://root:hunter2@db:3306/x", "mysql+mysqlconnector://root:***@db:3306/x"),
+        ("bolt://neo4j:p@ss@host", "bolt://neo4j:***@host"),
+        ("Authorization: Bearer hunter2-hunter2", "Authorization: ***"),
+        ("authorization=bearer hunter2", "authorization=***"),
+        ("sent Bearer hunter2-hunter2", "sent Bearer ***"),
+        ("{'authorization': 'hunter2'}", "{'authorization': '***'}"),
+        ("(b'x-api-key', b'hunter2')", "(b'x-api-key', b'***')"),
+        ("https://host/path?api_key=hunter2&page=2", "https://host/path?api_key=***&page=2"),
+        ("https://host:8443/path nothing@secret here", "https://host:8443/path nothing@secret here"),
+        ("expected a Bearer key", "expected a Bearer key"),
+    ],
+)
+def test_secrets_are_masked_and_the_rest_stays_readable(text: str, expected: str) -> None:
+    assert logs.mask(text) == expected
+
+
+def test_a_line_is_json_with_fields_trace_and_request_id_and_nothing_secret(stream: io.StringIO) -> None:
+    token = logs.request_id.set("trace-7")
+    try:
+        raise ValueError(f"refused {KEY}")
+    except ValueError:
+        fields = {"count": 3, "headers": {"Authorization": "hunter2", "list": [TOKEN]}, "where": {1, "x"}}
+        logging.getLogger("test").error("failed for %s", KEY, exc_info=sys.exc_info(), extra=fields)
+    finally:
+        logs.request_id.reset(token)
+    (text,) = stream.getvalue().splitlines()
+    line = json.loads(text)
+    assert line["requestId"] == "trace-7"
+    assert line["level"] == "ERROR"
+    assert line["count"] == 3
+    assert "Traceback" in line["error"]
+    for secret in ("abab", TOKEN, "hunter2"):
+        assert secret not in text

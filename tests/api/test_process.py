@@ -1,0 +1,270 @@
+"""The API as a process: how it starts, refuses to start, behaves under attack, and stops."""
+
+import contextlib
+import gzip
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy.engine import URL
+
+from platform_defs.access.keys import issue_key
+from platform_defs.api.auth import is_loopback
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine
+from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
+from tests.api.served import ROOT, environment, platform, process, served
+from tests.conftest import STORES
+
+PATH = "/api/openlineage"
+
+
+@pytest.fixture
+def env(database_url: URL, tmp_path: Path) -> dict[str, str]:
+    engine = open_engine(database_url)
+    migrate.upgrade(engine)
+    engine.dispose()
+    return environment(database_url, tmp_path)
+
+
+@pytest.fixture
+def key(env: dict[str, str]) -> str:
+    engine = open_engine(env["PLATFORM_DB_URL"])
+    try:
+        return issue_key(engine, "test", ["lineage:write"])
+    finally:
+        engine.dispose()
+
+
+class Upload:
+    """A request that is in progress until its body is finished."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.connection.putrequest("POST", PATH)
+        self.connection.putheader("Authorization", f"Bearer {key}")
+        self.connection.putheader("Content-Length", "4")
+        # the server asks for the body only once the request is in its hands
+        self.connection.putheader("Expect", "100-continue")
+        self.connection.endheaders()
+        assert self.connection.sock.recv(100).startswith(b"HTTP/1.1 100")
+        self.connection.send(b"{ ")
+
+    def finish(self) -> None:
+        self.connection.send(b" }")
+
+    def answer(self) -> tuple[int, dict[str, str], str | None]:
+        response = self.connection.getresponse()
+        body = json.loads(response.read())
+        self.connection.close()
+        return response.status, body, response.headers["connection"]
+
+
+def wait_until_refused(port: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        except ConnectionRefusedError:
+            return
+    raise AssertionError("the process still accepts connections")
+
+
+def test_the_api_starts_without_dagster() -> None:
+    code = "import sys, platform_defs.api.app, platform_defs.commands.serve; print('dagster' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_database_that_is_behind_is_refused_in_one_line(database_url: URL, tmp_path: Path) -> None:
+    done = platform("serve", "--port", "0", env=environment(database_url, tmp_path))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "platform db upgrade" in done.stderr
+
+
+def test_a_taken_port_is_one_line_that_names_it(env: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = platform("serve", "--port", str(port), env=env)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"platform: port {port} on 127.0.0.1 is already taken; choose another with --port"
+    ]
+
+
+def test_an_open_door_refuses_any_bind_but_loopback(env: dict[str, str]) -> None:
+    done = platform("serve", "--host", "0.0.0.0", "--port", "0", env={**env, "PLATFORM_AUTH": "open"})
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "platform: PLATFORM_AUTH=open is only allowed on a loopback address, not on 0.0.0.0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("localhost", True),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("example.org", False),
+        ("localhost.example.org", False),
+        ("", False),
+    ],
+)
+def test_only_names_that_can_mean_nothing_but_this_machine_are_loopback(host: str, local: bool) -> None:
+    assert is_loopback(host) is local
+
+
+def test_a_small_gzip_bomb_is_413_without_memory_growth(env: dict[str, str], key: str) -> None:
+    bomb = gzip.compress(b"[" + b" " * (20 << 20) + b"]", 9)
+    assert len(bomb) < 21 << 10
+    headers = {"Authorization": key}
+    with process({**env, "PLATFORM_BODY_LIMIT": str(1 << 20)}) as api:
+        with httpx.Client(base_url=api.url, trust_env=False) as client:
+            assert client.post(PATH, content=b"{}", headers=headers).status_code == 400
+            before = api.peak_memory()
+            for _ in range(10):
+                answer = client.post(PATH, content=bomb, headers=headers)
+                assert answer.status_code == 413
+                assert "expected a body of at most 1048576 bytes after decompression" in answer.json()["message"]
+        assert api.peak_memory() - before < 6 << 20
+    with process(env) as api:
+        answer = httpx.post(api.url + PATH, content=bomb, headers=headers, trust_env=False)
+        assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("database_url", STORES, indirect=True)
+def test_of_two_processes_that_get_one_assertion_exactly_one_accepts_it(env: dict[str, str], tmp_path: Path) -> None:
+    signing = SigningKey("2026-11", tmp_path)
+    env |= {
+        "PLATFORM_GATEWAY_KEYS": signing.setting,
+        "PLATFORM_GATEWAY_ISSUER": ISSUER,
+        "PLATFORM_GATEWAY_AUDIENCE": AUDIENCE,
+    }
+    with process(env) as first, process(env) as second, ThreadPoolExecutor(2) as pool:
+        for _ in range(10):
+            headers = {"X-Gateway-Assertion": signing.sign()}
+            answers = pool.map(
+                lambda url, sent=headers: httpx.post(url + PATH, json={}, headers=sent, trust_env=False).status_code,
+                (first.url, second.url),
+            )
+            assert sorted(answers) == [400, 401]
+
+
+def test_no_secret_appears_in_the_logs(env: dict[str, str], key: str, tmp_path: Path) -> None:
+    signing = SigningKey("2026-11", tmp_path)
+    token = signing.sign()
+    env |= {
+        "PLATFORM_GATEWAY_KEYS": signing.setting,
+        "PLATFORM_GATEWAY_ISSUER": ISSUER,
+        "PLATFORM_GATEWAY_AUDIENCE": AUDIENCE,
+        "PLATFORM_LOG_LEVEL": "DEBUG",
+    }
+    with process(env) as api:
+        with httpx.Client(base_url=api.url, trust_env=False) as client:
+            for headers in ({"Authorization": key}, {"X-API-Key": key}, {"X-Gateway-Assertion": token}):
+                sent = {**headers, "X-Request-Id": "trace-7"}
+                assert client.post(PATH, params={"api_key": key}, json={}, headers=sent).status_code == 400
+            client.get(f"/{key}/{token}")
+        assert api.stop() == 0
+        text = json.dumps(api.lines)
+    assert key.split("_")[2] not in text
+    assert token.split(".")[2] not in text
+    requests = [line for line in api.lines if line["logger"] == "platform_defs.api.access"]
+    assert [line["status"] for line in requests] == [400, 400, 400, 404]
+    assert [line["requestId"] for line in requests[:3]] == ["trace-7"] * 3
+    assert requests[0]["principal"] == "test"
+    assert requests[0]["ms"] > 0
+
+
+def test_sigterm_finishes_what_runs_refuses_what_comes_and_exits_0(env: dict[str, str], key: str) -> None:
+    with process(env) as api:
+        kept_alive = http.client.HTTPConnection("127.0.0.1", api.port, timeout=30)
+        kept_alive.request("GET", "/healthz")
+        kept_alive.getresponse().read()
+        upload = Upload(api.port, key)
+        api.terminate()
+        wait_until_refused(api.port)
+        kept_alive.request("POST", PATH, body="{}", headers={"Authorization": key})
+        late = kept_alive.getresponse()
+        assert late.status == 503
+        assert late.headers["connection"] == "close"
+        assert json.loads(late.read())["status"] == "unavailable"
+        kept_alive.close()
+        upload.finish()
+        assert upload.answer()[0] == 400
+        started = time.monotonic()
+        assert api.wait() == 0
+        assert time.monotonic() - started < 3
+
+
+def test_sigterm_answers_503_to_what_outlasts_the_grace_and_exits_0(env: dict[str, str], key: str) -> None:
+    with process(env) as api:
+        uploads = [Upload(api.port, key) for _ in range(3)]
+        started = time.monotonic()
+        api.terminate()
+        for upload in uploads:
+            status, body, connection = upload.answer()
+            assert (status, body["status"], connection) == (503, "unavailable", "close")
+        assert 4.5 < time.monotonic() - started < 7
+        assert api.wait() == 0
+        assert time.monotonic() - started < 8
+        refused = [line for line in api.lines if line["logger"] == "platform_defs.api.access"]
+        assert [line["status"] for line in refused] == [503] * 3
+
+
+def test_an_idle_process_with_open_connections_stops_at_once(env: dict[str, str]) -> None:
+    with process(env) as api, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(("127.0.0.1", api.port)))
+        started = time.monotonic()
+        api.terminate()
+        assert api.wait() == 0
+        assert time.monotonic() - started < 3
+
+
+@pytest.fixture
+def blocked() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_request_stuck_in_a_thread_is_answered_503_all_the_same(database_url: URL, blocked: threading.Event) -> None:
+    engine = open_engine(database_url)
+    entered = threading.Event()
+    with served(engine, grace=0.2) as api, ThreadPoolExecutor(1) as pool:
+
+        @api.app.get("/api/v1/stuck")
+        def stuck() -> str:
+            entered.set()
+            blocked.wait(30)
+            return "too late"
+
+        answer = pool.submit(api.client.get, "/api/v1/stuck")
+        assert entered.wait(10)
+        api.server.should_exit = True
+        assert answer.result(timeout=10).status_code == 503
+        assert not blocked.is_set()
+        blocked.set()
+    engine.dispose()
+
+
+def test_a_process_refuses_a_broken_gateway_key_in_one_line(env: dict[str, str]) -> None:
+    done = platform("serve", "--port", "0", env={**env, "PLATFORM_GATEWAY_KEYS": "nonsense"})
+    assert done.returncode == 1
+    assert "PLATFORM_GATEWAY_ISSUER" in done.stderr
+    assert "Traceback" not in done.stderr
