@@ -1,0 +1,127 @@
+"""The Dagster instance of the platform: writes dagster.yaml and the workspace under PLATFORM_HOME."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sqlalchemy.engine import URL
+
+from platform_defs.errors import SettingsError
+from platform_defs.settings import Settings
+from platform_defs.store.database import ensure_database
+
+LOCATION = "platform"
+MODULE = "platform_defs.definitions"
+# Dagster tells assets apart by case; a case-insensitive collation would merge them.
+COLLATION = "utf8mb4_bin"
+INSTANCE = "instance"
+
+
+def prepare(settings: Settings) -> Path:
+    """Creates what Dagster needs before any of its processes starts; returns DAGSTER_HOME."""
+    home = settings.dagster_home
+    home.mkdir(parents=True, exist_ok=True)
+    if url := settings.dagster_database_url:
+        ensure_database(url, collation=COLLATION)
+    else:
+        _create_embedded(home / INSTANCE)
+    _write(home / "dagster.yaml", instance_config(settings))
+    return home
+
+
+def uses_warm_launcher(settings: Settings) -> bool:
+    """Whether runs are ours to execute, or some cluster's."""
+    return "run_launcher" not in _overrides(settings)
+
+
+def instance_config(settings: Settings) -> dict[str, Any]:
+    return _defaults(settings) | _overrides(settings)
+
+
+def _overrides(settings: Settings) -> dict[str, Any]:
+    if settings.dagster_config is None:
+        return {}
+    try:
+        content = yaml.safe_load(settings.dagster_config.read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise SettingsError(f"PLATFORM_DAGSTER_CONFIG: {str(error).splitlines()[0]}") from None
+    if not isinstance(content, dict):
+        raise SettingsError(f"PLATFORM_DAGSTER_CONFIG: {settings.dagster_config} holds no mapping of keys")
+    return content
+
+
+def _defaults(settings: Settings) -> dict[str, Any]:
+    home = settings.dagster_home
+    return {
+        "telemetry": {"enabled": False},
+        "nux": {"enabled": False},  # the dialog that asks a first visitor for a mail address
+        "storage": _storage(settings.dagster_database_url, home),
+        "local_artifact_storage": _configurable(
+            "dagster._core.storage.root", "LocalArtifactStorage", base_dir=str(home)
+        ),
+        "compute_logs": _configurable(
+            "dagster._core.storage.local_compute_log_manager",
+            "LocalComputeLogManager",
+            base_dir=str(home / "storage"),
+        ),
+        # a run is launched when it is asked for; waiting in order for a slot is the launcher's business
+        "run_coordinator": _configurable("dagster._core.run_coordinator", "DefaultRunCoordinator"),
+        "run_launcher": _configurable("platform_defs.runner.launcher", "WarmRunLauncher"),
+        # a run may wait for a slot for long; one that died before it started is closed by the runner, not by this clock
+        "run_monitoring": {
+            "enabled": True,
+            "start_timeout_seconds": 86_400,
+            "poll_interval_seconds": 15,
+            "free_slots_after_run_end_seconds": 60,
+        },
+    }
+
+
+def write_workspace(settings: Settings, host: str, port: int) -> Path:
+    """The workspace of webserver and daemon: one code server, so that both see the same definitions."""
+    path = settings.dagster_home / "workspace.yaml"
+    _write(path, {"load_from": [{"grpc_server": {"host": host, "port": port, "location_name": LOCATION}}]})
+    return path
+
+
+def _create_embedded(folder: Path) -> None:
+    if not (folder / "event_log.db").exists():
+        from platform_defs.dagster_storage.embedded import EmbeddedStorage
+
+        EmbeddedStorage.create(folder)
+
+
+def _storage(url: URL | None, home: Path) -> dict[str, Any]:
+    if url is None:
+        storage = _configurable(
+            "platform_defs.dagster_storage.embedded", "EmbeddedStorage", base_dir=str(home / INSTANCE)
+        )
+        return {"custom": storage}
+    return {
+        "custom": _configurable(
+            "platform_defs.dagster_storage.mysql",
+            "PooledMySQLStorage",
+            # by environment: the file must not hold a password
+            mysql_url={"env": "PLATFORM_DAGSTER_DB_URL"},
+        )
+    }
+
+
+def _configurable(module: str, name: str, **config: Any) -> dict[str, Any]:
+    return {"module": module, "class": name} | ({"config": config} if config else {})
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """What every process that opens the instance needs in its environment."""
+    variables = {"DAGSTER_HOME": str(settings.dagster_home), "PLATFORM_HOME": str(settings.home)}
+    if url := settings.dagster_database_url:
+        variables["PLATFORM_DAGSTER_DB_URL"] = url.render_as_string(hide_password=False)
+    return variables
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    """Replaces the file in one step: another process may be reading it."""
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    partial.replace(path)

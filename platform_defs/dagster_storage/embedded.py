@@ -1,0 +1,107 @@
+"""Dagster's SQLite storage on engines that are kept, with one event log for all runs.
+
+Dagster's own builds an engine for every statement, so nothing is compiled only once; creates and stamps a database for
+every run; and reads all its migrations whenever an instance is opened. Together that is a third of a short run.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dagster import StringSource
+from dagster._core.storage.event_log import ConsolidatedSqliteEventLogStorage
+from dagster._core.storage.runs import SqliteRunStorage
+from dagster._core.storage.schedules import SqliteScheduleStorage
+from dagster._core.storage.sqlite import create_db_conn_string
+from dagster._serdes import ConfigurableClassData
+from sqlalchemy import Connection, Engine, create_engine, event
+
+from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
+from platform_defs.store.engine import POOL_TIMEOUT_S, SQLITE_BUSY_TIMEOUT_S
+
+
+@cache
+def _engine_of(pid: int, url: str) -> Engine:
+    engine = create_engine(
+        url,
+        connect_args={"timeout": SQLITE_BUSY_TIMEOUT_S, "check_same_thread": False},
+        pool_size=POOL_SIZE,
+        max_overflow=OVERFLOW,
+        pool_timeout=POOL_TIMEOUT_S,
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, record: object) -> None:
+        # with WAL a killed process loses nothing; only the last events before a power cut could be
+        connection.execute("PRAGMA synchronous=NORMAL").close()
+
+    return engine
+
+
+class _Kept:
+    """Takes connections from the engine of this process wherever a storage would build one."""
+
+    _conn_string: str
+
+    @property
+    def kept_engine(self) -> Engine:
+        # by pid: a forked run must not share its parent's connections
+        return _engine_of(os.getpid(), self._conn_string)
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        with self.kept_engine.begin() as connection:
+            yield connection
+
+    def dispose(self) -> None:
+        self.kept_engine.dispose()
+        super().dispose()  # type: ignore[misc]
+
+
+class EmbeddedRunStorage(_Kept, SqliteRunStorage):
+    """Runs."""
+
+
+class EmbeddedScheduleStorage(_Kept, SqliteScheduleStorage):
+    """Schedules, sensors and backfills."""
+
+
+class EmbeddedEventLogStorage(_Kept, ConsolidatedSqliteEventLogStorage):
+    """Events and assets of all runs in one file."""
+
+    @contextmanager
+    def _connect(self) -> Iterator[Connection]:
+        with self.connect() as connection:
+            yield connection
+
+
+class EmbeddedStorage(StorageOfParts):
+    """`create` makes the files and is called before any process starts; opening them then costs next to nothing."""
+
+    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+        super().__init__(
+            EmbeddedRunStorage(create_db_conn_string(base_dir, "runs")),
+            EmbeddedEventLogStorage(base_dir),
+            EmbeddedScheduleStorage(create_db_conn_string(base_dir, "schedules")),
+            inst_data,
+        )
+
+    @staticmethod
+    def create(base_dir: Path) -> None:
+        """Tables of all three, once."""
+        EmbeddedRunStorage.from_local(str(base_dir)).dispose()
+        EmbeddedScheduleStorage.from_local(str(base_dir)).dispose()
+        EmbeddedEventLogStorage(str(base_dir)).dispose()
+
+    @classmethod
+    def config_type(cls) -> dict[str, Any]:
+        return {"base_dir": StringSource}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
+    ) -> "EmbeddedStorage":
+        return cls(config_value["base_dir"], inst_data)

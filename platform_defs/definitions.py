@@ -1,0 +1,15 @@
+"""The one Definitions object: composes assets, sensors and resources, nothing else."""
+
+from dagster import Definitions, in_process_executor
+
+import assets
+import resources
+import sensors
+
+defs = Definitions.merge(
+    assets.definitions(),
+    sensors.definitions(),
+    resources.definitions(),
+    # a run has a process of its own; one more per step would cost three seconds each
+    Definitions(executor=in_process_executor),
+)

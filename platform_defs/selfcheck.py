@@ -1,0 +1,72 @@
+"""What the selfcheck looks at: one round trip to the database, one to the graph, and what it found there."""
+
+import sqlite3
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine, select
+
+from platform_defs.errors import GraphError
+from platform_defs.graph.model import Node
+from platform_defs.graph.port import Graph
+from platform_defs.store import migrate
+from platform_defs.store.engine import read
+from platform_defs.store.tables import metadata
+from platform_defs.store.types import utc_now
+
+# A tenant that no source can have: real ids are positive.
+SELFCHECK_TENANT = 0
+
+
+@dataclass(frozen=True)
+class DatabaseReport:
+    server: str
+    revision: str
+    tables: int
+    clock_skew_s: float
+    round_trip_ms: float
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    store: str
+    round_trip_ms: float
+
+
+def check_database(engine: Engine) -> DatabaseReport:
+    """Asks through the same door as everything else; raises what that door raises."""
+    migrate.require_current(engine)
+    started = time.perf_counter()
+    moment: datetime = read(engine, lambda connection: connection.execute(select(utc_now())).scalar_one())
+    elapsed = time.perf_counter() - started
+    return DatabaseReport(
+        server=_server(engine),
+        revision=migrate.current(engine) or "none",
+        tables=len(metadata.tables),
+        clock_skew_s=round((moment - datetime.now(UTC)).total_seconds(), 3),
+        round_trip_ms=round(elapsed * 1000, 2),
+    )
+
+
+def check_graph(graph: Graph) -> GraphReport:
+    """Writes a node, reads it back and removes it, in a tenant of its own and under an id of its own."""
+    store = graph.for_tenant(SELFCHECK_TENANT)
+    probe = Node(f"tag:selfcheck-{uuid.uuid4().hex}", frozenset({"Tag"}), {"name": "selfcheck"})
+    started = time.perf_counter()
+    store.upsert_nodes([probe])
+    found = store.nodes([probe.id]).get(probe.id)
+    store.delete_nodes([probe.id])
+    elapsed = time.perf_counter() - started
+    if found is None or dict(found.props) != dict(probe.props):
+        raise GraphError(f"the graph did not return what was written to it: {found!r}")
+    return GraphReport(store=type(graph).__name__, round_trip_ms=round(elapsed * 1000, 2))
+
+
+def _server(engine: Engine) -> str:
+    dialect = engine.dialect
+    version = ".".join(map(str, getattr(dialect, "server_version_info", None) or ()))
+    if dialect.name == "sqlite":
+        return f"SQLite {sqlite3.sqlite_version}"
+    return f"{'MariaDB' if getattr(dialect, 'is_mariadb', False) else 'MySQL'} {version}"

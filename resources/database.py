@@ -1,0 +1,45 @@
+"""The relational store as a Dagster resource."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dagster import ConfigurableResource, InitResourceContext
+from pydantic import Field, PrivateAttr
+from sqlalchemy import Engine
+
+from platform_defs.settings import Settings
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine
+
+
+class DatabaseResource(ConfigurableResource["DatabaseResource"]):
+    """The database of PLATFORM_DB_URL. The URL is no setting of the resource: the UI would show its password."""
+
+    pool_size: int = Field(default=5, gt=0, description="Connections that one run may hold at a time.")
+
+    _engine: Engine | None = PrivateAttr(default=None)
+
+    @contextmanager
+    def yield_for_execution(self, context: InitResourceContext) -> Iterator["DatabaseResource"]:
+        with self.opened() as engine:
+            self._engine = engine
+            try:
+                yield self
+            finally:
+                self._engine = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Engine]:
+        """For sensors, which have no run to hold the resource open."""
+        engine = open_engine(Settings.load().database_url, pool_size=self.pool_size)
+        try:
+            migrate.require_current(engine)
+            yield engine
+        finally:
+            engine.dispose()
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise RuntimeError("the database resource is only open during a run")
+        return self._engine

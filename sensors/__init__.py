@@ -1,0 +1,9 @@
+"""Dagster sensors and schedules: thin shells over decisions that the domain packages make."""
+
+from dagster import Definitions
+
+from sensors import lineage, work
+
+
+def definitions() -> Definitions:
+    return Definitions.merge(lineage.definitions(), work.definitions())

@@ -1,0 +1,88 @@
+"""When lineage needs work: recovery of what failed, observations of external tables, retention."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from dagster import (
+    AssetKey,
+    AssetObservation,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    Definitions,
+    MetadataValue,
+    ScheduleDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    TableColumn,
+    TableSchema,
+    sensor,
+)
+
+from assets.lineage import lineage_retention
+from platform_defs.lineage import observations
+from platform_defs.lineage.observations import Observation
+from platform_defs.lineage.recovery import is_needed
+from platform_defs.runner import work
+from platform_defs.runner.kinds import LINEAGE_APPLY
+from platform_defs.settings import Settings
+from resources.database import DatabaseResource
+
+# One row of work per interval: a failing store is tried again, but not every tick.
+RECOVERY_INTERVAL_S = 30
+
+
+@sensor(minimum_interval_seconds=10, default_status=DefaultSensorStatus.RUNNING)
+def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
+    """Writes a row of work when raw events wait for the graph or a tenant's graph needs a rebuild."""
+    with DatabaseResource().opened() as engine:
+        if not is_needed(engine):
+            return SkipReason("the graph has all events")
+        interval = int(datetime.now(UTC).timestamp()) // RECOVERY_INTERVAL_S
+        row = work.enqueue(engine, LINEAGE_APPLY, {}, key=f"{LINEAGE_APPLY}:{interval}")
+    return SkipReason(f"work {row.id} applies what the graph lacks, as run {row.run_id}")
+
+
+@sensor(minimum_interval_seconds=10, default_status=DefaultSensorStatus.RUNNING)
+def lineage_observations(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+    """Turns new events into observations of external tables: one per table and tick, with the newest event."""
+    settings = Settings.load()
+    if not settings.lineage_observe:
+        return SkipReason("PLATFORM_LINEAGE_OBSERVE is off")
+    with DatabaseResource().opened() as engine:
+        before = int(context.cursor or 0)
+        tick = observations.observe(engine, before, without=settings.unobserved_tenants)
+        # what an earlier tick reported counts from here on: its cursor is only kept when the tick has ended
+        observations.save(engine, before if tick.observations else tick.last_id)
+    if tick.last_id == before:
+        return SkipReason("no new events")
+    return SensorResult(asset_events=[_observation(found) for found in tick.observations], cursor=str(tick.last_id))
+
+
+def _observation(found: Observation) -> AssetObservation:
+    metadata: dict[str, Any] = {
+        "namespace": found.table.namespace,
+        "name": found.table.name,
+        "tenant": f"{found.table.tenant_id} ({found.tenant_code})",
+        "producing job" if found.written else "reading job": found.job or "none",
+        "event type": found.event_type or "none",
+        "event time": MetadataValue.timestamp(found.event_time),
+        "events": found.events,
+    }
+    if found.run_id:
+        metadata["run"] = found.run_id
+    if found.columns:
+        columns = [TableColumn(name, kind or "unknown") for name, kind in found.columns]
+        metadata["dagster/column_schema"] = MetadataValue.table_schema(TableSchema(columns))
+    return AssetObservation(AssetKey(observations.key_of(found.table)), metadata=metadata)
+
+
+def definitions() -> Definitions:
+    nightly = ScheduleDefinition(
+        name="lineage_retention_nightly",
+        job=lineage_retention,
+        cron_schedule="41 2 * * *",
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+    )
+    return Definitions(sensors=[lineage_recovery, lineage_observations], schedules=[nightly])

@@ -1,0 +1,83 @@
+"""Recovery for rows of work: while no runner of ours executes them, Dagster's own launcher does."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from dagster import (
+    DagsterRun,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    Definitions,
+    RunRequest,
+    RunsFilter,
+    SensorEvaluationContext,
+    SkipReason,
+    sensor,
+)
+from sqlalchemy import Engine
+
+from assets.lineage import lineage_apply
+from assets.selfcheck import selfcheck
+from platform_defs.runner import registry, work
+from platform_defs.runner.errors import WorkError
+from platform_defs.runner.kinds import WORK_TAG, drive
+from platform_defs.runner.launcher import WarmRunLauncher
+from platform_defs.runner.work import Status, Work
+from resources.database import DatabaseResource
+
+# A runner looks every second; what still waits after this is nobody's.
+PATIENCE = timedelta(seconds=5)
+# From handing a row over to seeing its run; beyond it the request was lost and the row waits again.
+HANDOVER = timedelta(minutes=2)
+ROWS_A_TICK = 50
+_OUTCOMES = {
+    DagsterRunStatus.SUCCESS: Status.SUCCEEDED,
+    DagsterRunStatus.FAILURE: Status.FAILED,
+    DagsterRunStatus.CANCELED: Status.CANCELED,
+}
+
+
+@sensor(jobs=[lineage_apply, selfcheck], minimum_interval_seconds=5, default_status=DefaultSensorStatus.RUNNING)
+def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
+    """Closes rows whose handed-over run has ended, then hands over what no runner takes."""
+    with DatabaseResource().opened() as engine:
+        _close_ended(context, engine)
+        ours = isinstance(context.instance.run_launcher, WarmRunLauncher)
+        if ours and registry.alive(engine):
+            yield SkipReason("a runner is alive and takes the rows itself")
+            return
+        for row in work.claim(engine, work.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE):
+            try:
+                yield _request(row)
+            except WorkError as error:  # one row that cannot be executed must not keep the others
+                work.finish(engine, row.id, Status.FAILED, error=str(error))
+
+
+def _request(row: Work) -> RunRequest:
+    wanted = drive(row.kind, row.payload)
+    return RunRequest(
+        run_key=f"work-{row.id}-{row.attempts}",
+        job_name=wanted.job_name,
+        run_config=dict(wanted.run_config),
+        tags={**wanted.tags, WORK_TAG: str(row.id)},
+        partition_key=wanted.partition_key,
+    )
+
+
+def _close_ended(context: SensorEvaluationContext, engine: Engine) -> None:
+    rows = work.handed_over(engine)
+    if not rows:
+        return
+    wanted = RunsFilter(tags={WORK_TAG: [str(row.id) for row in rows]})
+    runs: dict[str, DagsterRun] = {run.tags[WORK_TAG]: run for run in context.instance.get_runs(wanted)}
+    for row in rows:
+        run = runs.get(str(row.id))
+        if run is not None and run.status in _OUTCOMES:
+            error = None if run.status is DagsterRunStatus.SUCCESS else f"run {run.run_id} is {run.status.value}"
+            work.finish(engine, row.id, _OUTCOMES[run.status], error=error, run_id=run.run_id)
+        elif run is None and row.heartbeat_at and datetime.now(UTC) - row.heartbeat_at > HANDOVER:
+            work.give_back(engine, work.LAUNCHER, [row.id])
+
+
+def definitions() -> Definitions:
+    return Definitions(sensors=[work_recovery])

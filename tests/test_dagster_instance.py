@@ -1,0 +1,90 @@
+"""Dagster's instance: in files under the home, or in MySQL behind one pool, never with a password in a file."""
+
+import os
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance, job, op
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.engine import URL, Engine
+
+from platform_defs import dagster_instance
+from platform_defs.dagster_storage.mysql import PooledRunStorage, _engine_of
+from platform_defs.errors import StoreError
+from platform_defs.runner.launcher import WarmRunLauncher
+from platform_defs.settings import Settings
+from platform_defs.store.database import ensure_database
+from tests.conftest import STORES, server_url
+
+
+@op
+def nothing() -> None:
+    pass
+
+
+@job
+def nothing_much() -> None:
+    nothing()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: URL, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PLATFORM_DB_URL", database_url.render_as_string(hide_password=False))
+    settings = Settings.load()
+    dagster_instance.prepare(settings)
+    for name, value in dagster_instance.environment(settings).items():
+        monkeypatch.setenv(name, value)
+    return settings
+
+
+@pytest.mark.parametrize("database_url", STORES, indirect=True)
+def test_a_run_is_recorded_and_found_again_by_another_process(settings: Settings) -> None:
+    with DagsterInstance.get() as instance:
+        run_id = nothing_much.execute_in_process(instance=instance).run_id
+        assert isinstance(instance.run_launcher, WarmRunLauncher)
+    with DagsterInstance.get() as again:
+        run = again.get_run_by_id(run_id)
+        assert run is not None
+        assert run.is_success
+
+
+@pytest.mark.needs("mysql")
+@pytest.mark.parametrize("database_url", ["mysql"], indirect=True)
+def test_a_run_on_mysql_costs_no_handshakes(settings: Settings) -> None:
+    url = settings.dagster_database_url
+    assert url is not None
+    with DagsterInstance.get() as instance:
+        assert isinstance(instance.run_storage, PooledRunStorage)
+        nothing_much.execute_in_process(instance=instance)
+        opened: list[object] = []
+        engine: Engine = _engine_of(os.getpid(), url.render_as_string(hide_password=False))
+        event.listen(engine, "connect", lambda *connection: opened.append(connection))
+        nothing_much.execute_in_process(instance=instance)
+    assert len(opened) == 0
+
+
+@pytest.mark.needs("mysql")
+@pytest.mark.parametrize("database_url", ["mysql"], indirect=True)
+def test_the_password_is_not_in_the_instance_file(
+    tmp_path: Path, database_url: URL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PLATFORM_DB_URL", database_url.set(password="s3cret").render_as_string(hide_password=False))
+    config = dagster_instance.instance_config(Settings.load())
+    assert "s3cret" not in str(config)
+
+
+@pytest.mark.needs("mysql")
+def test_a_database_that_may_not_be_created_is_one_line_with_the_statement() -> None:
+    server = create_engine(server_url("mysql"), isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text("CREATE USER IF NOT EXISTS 'platform_poor'@'%' IDENTIFIED BY ''"))
+    try:
+        url = server_url("mysql").set(username="platform_poor", database="platform_nobody_may")
+        with pytest.raises(StoreError, match=r"CREATE DATABASE IF NOT EXISTS `platform_nobody_may`"):
+            ensure_database(url)
+    finally:
+        with server.connect() as connection:
+            connection.execute(text("DROP USER 'platform_poor'@'%'"))
+        server.dispose()

@@ -1,0 +1,41 @@
+"""The names that operators, links and run keys rely on: changing one is a decision, not an accident."""
+
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus
+
+from platform_defs.definitions import defs
+
+ASSETS = ["selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
+JOBS = ["lineage_apply", "lineage_retention", "selfcheck"]
+SENSORS = ["lineage_observations", "lineage_recovery", "work_recovery"]
+SCHEDULES = ["lineage_retention_nightly"]
+RESOURCES = ["database", "graph", "http"]
+
+
+def test_the_names_of_all_definitions_are_as_recorded_here() -> None:
+    repository = defs.get_repository_def()
+    assert sorted(key.to_user_string() for key in repository.assets_defs_by_key) == ASSETS
+    assert sorted(job.name for job in repository.get_all_jobs() if not job.name.startswith("__")) == JOBS
+    assert sorted(sensor.name for sensor in repository.sensor_defs) == SENSORS
+    assert sorted(schedule.name for schedule in repository.schedule_defs) == SCHEDULES
+    assert sorted(repository.get_top_level_resources()) == RESOURCES
+
+
+def test_every_asset_and_job_explains_itself_in_the_ui() -> None:
+    repository = defs.get_repository_def()
+    for name in JOBS:
+        assert repository.get_job(name).description
+    for name in ASSETS:
+        key = AssetKey(name.split("/"))
+        assert repository.assets_defs_by_key[key].descriptions_by_key[key]
+
+
+def test_a_job_fails_in_one_line_on_a_database_that_is_behind(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    with DagsterInstance.ephemeral() as instance:
+        result = defs.resolve_job_def("selfcheck").execute_in_process(instance=instance, raise_on_error=False)
+        run = instance.get_run_by_id(result.run_id)
+        assert run is not None
+        assert run.status is DagsterRunStatus.FAILURE
+        messages = "\n".join(record.message for record in instance.all_logs(result.run_id))
+        errors = "\n".join(str(event.event_specific_data) for event in result.all_events)
+    assert "run `platform db upgrade`" in messages + errors
