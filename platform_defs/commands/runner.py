@@ -1,0 +1,66 @@
+"""`platform runner`: the process that executes runs, and what it is doing."""
+
+import json
+import logging
+import os
+
+import click
+
+from platform_defs.runner import registry, work
+from platform_defs.settings import Settings
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Run the runner: a warm fork server that executes every run in a process of its own."""
+    if context.invoked_subcommand is None:
+        _serve()
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def status(as_json: bool) -> None:
+    """The runners that are alive, their slots and the queue; exit code 1 if none is."""
+    engine = open_engine(Settings.load().database_url)
+    migrate.require_current(engine)
+    runners, queue = registry.alive(engine), work.counts(engine)
+    engine.dispose()
+    if as_json:
+        shown = [
+            {"name": r.name, "pid": r.process.pid, "slots": r.slots, "busy": r.busy, "loadError": r.load_error}
+            for r in runners
+        ]
+        click.echo(json.dumps({"runners": shown, "queued": queue[work.Status.QUEUED]}))
+    else:
+        for runner in runners:
+            click.echo(
+                f"{runner.name}  {runner.busy} of {runner.slots} slots busy  since {runner.started_at:%F %T} UTC"
+            )
+            if runner.load_error:
+                click.echo(f"  the code location does not load: {runner.load_error}")
+        click.echo(f"{queue[work.Status.QUEUED]} waiting, {queue[work.Status.RUNNING]} running")
+    if not runners:
+        raise click.ClickException("no runner is alive; `platform up` or `platform runner` starts one")
+
+
+def _serve() -> None:
+    settings = Settings.load()
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
+    engine = open_engine(settings.database_url)
+    migrate.require_current(engine)
+
+    from platform_defs import dagster_instance
+
+    dagster_instance.prepare(settings)
+    os.environ.update(dagster_instance.environment(settings))
+
+    from dagster import DagsterInstance
+
+    from platform_defs.runner.service import Runner
+
+    with DagsterInstance.get() as instance:
+        Runner(settings, engine, instance).run()
+    engine.dispose()

@@ -1,0 +1,41 @@
+"""The kinds of work: which job a row becomes, and with which configuration. Knows no Dagster."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from platform_defs.runner.errors import UnknownKind
+
+# names the row on the run that was made for it
+WORK_TAG = "platform/work"
+LINEAGE_APPLY = "lineage_apply"
+
+
+@dataclass(frozen=True)
+class Drive:
+    """What to execute for a row: a job of the code location, its run configuration, tags and partition."""
+
+    job_name: str
+    run_config: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    partition_key: str | None = None
+
+
+def _selfcheck(payload: Mapping[str, Any]) -> Drive:
+    return Drive(job_name="selfcheck")
+
+
+def _lineage_apply(payload: Mapping[str, Any]) -> Drive:
+    return Drive(job_name="lineage_apply")
+
+
+KINDS: Mapping[str, Callable[[Mapping[str, Any]], Drive]] = {
+    "selfcheck": _selfcheck,
+    LINEAGE_APPLY: _lineage_apply,
+}
+
+
+def drive(kind: str, payload: Mapping[str, Any]) -> Drive:
+    if kind not in KINDS:
+        raise UnknownKind(f"unknown kind of work {kind!r}; expected one of {', '.join(sorted(KINDS))}")
+    return KINDS[kind](payload)

@@ -1,0 +1,122 @@
+"""The platform's Dagster RunLauncher: hands every run to the runner as a row of work, and tells the truth about it."""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from dagster import DagsterInstance, DagsterRun, DefaultRunLauncher
+from dagster._core.launcher.base import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
+from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from sqlalchemy import Engine
+
+from platform_defs.runner import registry, work
+from platform_defs.runner.closing import close
+from platform_defs.runner.wake import wake
+from platform_defs.runner.work import DAGSTER_RUN, Status
+from platform_defs.settings import Settings
+from platform_defs.store.engine import open_engine
+
+
+@cache
+def _engine_of(pid: int) -> Engine:
+    return open_engine(Settings.load().database_url, pool_size=4)
+
+
+class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
+    """Runs are forked from a warm server. While no runner is alive they start cold, in the code server."""
+
+    def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
+        self._inst_data = inst_data
+        self._cold = DefaultRunLauncher()
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    @property
+    def inst_data(self) -> ConfigurableClassData | None:
+        return self._inst_data
+
+    @classmethod
+    def config_type(cls) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
+    ) -> "WarmRunLauncher":
+        return cls(inst_data=inst_data)
+
+    def register_instance(self, instance: DagsterInstance) -> None:
+        super().register_instance(instance)
+        self._cold.register_instance(instance)
+
+    @property
+    def _engine(self) -> Engine:
+        return _engine_of(os.getpid())
+
+    def launch_run(self, context: LaunchRunContext) -> None:
+        run = context.dagster_run
+        home = Settings.load().home
+        if not wake(home) and not registry.alive(self._engine):
+            self._instance.report_engine_event(
+                "No runner is alive: this run starts cold, in a process of the code server.", run, cls=type(self)
+            )
+            self._cold.launch_run(context)
+            return
+        work.enqueue(self._engine, DAGSTER_RUN, {}, key=f"run:{run.run_id}", run_id=run.run_id)
+        wake(home)
+
+    def terminate(self, run_id: str) -> bool:
+        run = self._instance.get_run_by_id(run_id)
+        if run is None or run.is_finished:
+            return False
+        if GRPC_INFO_TAG in run.tags:
+            return bool(self._cold.terminate(run_id))  # type: ignore[no-untyped-call]
+        row = work.by_run(self._engine, run_id)
+        if row is None or row.status.is_final:
+            return False
+        # first: a process that is told to end before its run is canceling would report a failure
+        self._instance.report_run_canceling(run)
+        row = work.request_cancel(self._engine, run_id)
+        if row is None:
+            return False
+        if row.status is Status.QUEUED:
+            close(self._instance, self._engine, row, "Terminated while it waited for a slot.", canceled=True)
+        else:
+            wake(Settings.load().home)
+        return True
+
+    @property
+    def supports_check_run_worker_health(self) -> bool:
+        return True
+
+    def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
+        if GRPC_INFO_TAG in run.tags:
+            # a cold run's process belongs to the code server, which reports its end itself
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "cold run of the code server")
+        row = work.by_run(self._engine, run.run_id)
+        if row is None:
+            return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "the runner has no row of work for this run")
+        worker = None if row.process is None else str(row.process.pid)
+        if row.status is Status.QUEUED:
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "waits for a slot")
+        if row.status is Status.SUCCEEDED:
+            return CheckRunHealthResult(WorkerStatus.SUCCESS, run_worker_id=worker)
+        if row.status is not Status.RUNNING:
+            return CheckRunHealthResult(WorkerStatus.FAILED, row.error or row.status.lower(), run_worker_id=worker)
+        if row.id in {item.id for item in work.lost(self._engine)}:
+            return CheckRunHealthResult(
+                WorkerStatus.FAILED, f"the lease of runner {row.lease_owner} ran out", run_worker_id=worker
+            )
+        return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=worker)
+
+    def get_run_worker_debug_info(self, run: DagsterRun, include_container_logs: bool | None = True) -> str | None:
+        row = work.by_run(self._engine, run.run_id)
+        if row is None:
+            return None
+        return f"row of work {row.id}: {row.status}, runner {row.lease_owner or 'none yet'}" + (
+            f", {row.error}" if row.error else ""
+        )
+
+    def dispose(self) -> None:
+        self._cold.dispose()

@@ -1,0 +1,117 @@
+"""The recovery sensor: rows that no runner takes become run requests, and are closed when those runs end."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
+from dagster._core.test_utils import create_run_for_test
+from sqlalchemy import Engine, update
+
+from platform_defs import dagster_instance, stores
+from platform_defs.runner import registry, work
+from platform_defs.runner.kinds import WORK_TAG
+from platform_defs.runner.process import ProcessId
+from platform_defs.runner.work import Status
+from platform_defs.settings import Settings
+from platform_defs.store.engine import open_engine
+from platform_defs.store.work import work as table
+from sensors.work import work_recovery
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    settings = Settings.load()
+    stores.upgrade(settings)
+    dagster_instance.prepare(settings)
+    for name, value in dagster_instance.environment(settings).items():
+        monkeypatch.setenv(name, value)
+    engine = open_engine(settings.database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def instance(engine: Engine) -> Iterator[DagsterInstance]:
+    with DagsterInstance.get() as instance:
+        yield instance
+
+
+def tick(instance: DagsterInstance) -> list[RunRequest | SkipReason]:
+    with build_sensor_context(instance=instance) as context:
+        return list(work_recovery(context))
+
+
+def waiting_row(engine: Engine) -> work.Work:
+    row = work.enqueue(engine, "selfcheck", {})
+    with engine.begin() as connection:
+        connection.execute(update(table).values(created_at=datetime.now(UTC) - timedelta(minutes=1)))
+    return row
+
+
+def test_a_row_that_nobody_takes_becomes_one_run_request(engine: Engine, instance: DagsterInstance) -> None:
+    row = waiting_row(engine)
+    [request] = tick(instance)
+    assert isinstance(request, RunRequest)
+    assert (request.job_name, request.tags[WORK_TAG]) == ("selfcheck", str(row.id))
+    assert tick(instance) == []
+
+
+def test_a_fresh_row_is_left_to_a_runner_that_may_be_about_to_take_it(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    work.enqueue(engine, "selfcheck", {})
+    assert tick(instance) == []
+
+
+def test_while_a_runner_is_alive_nothing_is_handed_over(engine: Engine, instance: DagsterInstance) -> None:
+    waiting_row(engine)
+    registry.beat(
+        engine,
+        ProcessId.current(),
+        slots=8,
+        busy=0,
+        definitions=None,
+        load_error=None,
+        metrics="",
+        started_at=datetime.now(UTC),
+    )
+    assert [type(answer) for answer in tick(instance)] == [SkipReason]
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [(DagsterRunStatus.SUCCESS, Status.SUCCEEDED), (DagsterRunStatus.FAILURE, Status.FAILED)],
+)
+def test_the_row_is_closed_with_the_run_that_was_made_for_it(
+    engine: Engine, instance: DagsterInstance, ended: DagsterRunStatus, expected: Status
+) -> None:
+    row = waiting_row(engine)
+    tick(instance)
+    run = create_run_for_test(instance, job_name="selfcheck", status=ended, tags={WORK_TAG: str(row.id)})
+    tick(instance)
+    closed = work.get(engine, row.id)
+    assert (closed.status, closed.run_id) == (expected, run.run_id)
+
+
+def test_a_row_whose_run_never_came_to_be_waits_again(engine: Engine, instance: DagsterInstance) -> None:
+    row = waiting_row(engine)
+    tick(instance)
+    with engine.begin() as connection:
+        connection.execute(update(table).values(heartbeat_at=datetime.now(UTC) - timedelta(hours=1)))
+    [again] = tick(instance)
+    assert isinstance(again, RunRequest)
+    assert again.run_key == f"work-{row.id}-2"
+
+
+def test_a_row_of_an_unknown_kind_fails_alone(engine: Engine, instance: DagsterInstance) -> None:
+    unknown = work.enqueue(engine, "nonsense", {})
+    row = waiting_row(engine)
+    [request] = tick(instance)
+    assert isinstance(request, RunRequest)
+    assert request.tags[WORK_TAG] == str(row.id)
+    failed = work.get(engine, unknown.id)
+    assert failed.status is Status.FAILED
+    assert "unknown kind of work 'nonsense'" in str(failed.error)

@@ -1,0 +1,114 @@
+"""Rows of work: written once, claimed by one, closed once, on every store."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Engine, update
+
+from platform_defs.runner import work
+from platform_defs.runner.errors import UnknownKind, WorkTimeout
+from platform_defs.runner.kinds import drive
+from platform_defs.runner.process import ProcessId
+from platform_defs.runner.work import Status
+from platform_defs.store.work import work as table
+
+
+def test_work_written_twice_under_one_key_is_one_row(engine: Engine) -> None:
+    first = work.enqueue(engine, "selfcheck", {"n": 1}, key="once")
+    again = work.enqueue(engine, "selfcheck", {"n": 2}, key="once")
+    assert again == first
+    assert again.payload == {"n": 1}
+    assert work.enqueue(engine, "selfcheck", {}).id != first.id
+
+
+def test_rows_are_claimed_urgent_ones_first_and_then_in_the_order_they_were_written(engine: Engine) -> None:
+    rows = [work.enqueue(engine, "selfcheck", {}, priority=priority) for priority in (100, 100, 5)]
+    assert [row.id for row in work.claim(engine, "a", 2)] == [rows[2].id, rows[0].id]
+    assert [row.id for row in work.claim(engine, "a", 2)] == [rows[1].id]
+    assert work.claim(engine, "a", 2) == []
+
+
+def test_many_runners_never_get_the_same_row(engine: Engine) -> None:
+    ids = {work.enqueue(engine, "selfcheck", {"n": n}).id for n in range(60)}
+
+    def drain(owner: str) -> list[int]:
+        taken: list[int] = []
+        # while others hold the head of the queue a claim may come back empty although rows are left
+        while work.counts(engine)[Status.QUEUED]:
+            taken += [row.id for row in work.claim(engine, owner, 3)]
+        return taken
+
+    with ThreadPoolExecutor(6) as pool:
+        taken = [row for rows in pool.map(drain, "abcdef") for row in rows]
+    assert sorted(taken) == sorted(ids)
+
+
+def test_only_the_owner_of_the_lease_can_start_a_row(engine: Engine) -> None:
+    row = work.enqueue(engine, "selfcheck", {})
+    work.claim(engine, "a", 1)
+    assert not work.mark_started(engine, "b", row.id, ProcessId.current())
+    work.give_back(engine, "a", [row.id])
+    assert not work.mark_started(engine, "a", row.id, ProcessId.current())
+    [again] = work.claim(engine, "b", 1)
+    assert work.mark_started(engine, "b", row.id, ProcessId.current())
+    assert (again.attempts, work.get(engine, row.id).process) == (2, ProcessId.current())
+
+
+def test_a_row_whose_process_has_started_is_not_given_back(engine: Engine) -> None:
+    row = work.enqueue(engine, "selfcheck", {})
+    work.claim(engine, "a", 1)
+    work.mark_started(engine, "a", row.id, ProcessId.current())
+    work.give_back(engine, "a", [row.id])
+    assert work.get(engine, row.id).status is Status.RUNNING
+
+
+def test_a_row_is_closed_once(engine: Engine) -> None:
+    row = work.enqueue(engine, "selfcheck", {})
+    assert work.finish(engine, row.id, Status.SUCCEEDED, result={"found": 1})
+    assert not work.finish(engine, row.id, Status.FAILED, error="too late")
+    closed = work.wait(engine, row.id, 0)
+    assert (closed.status, closed.result, closed.error) == (Status.SUCCEEDED, {"found": 1}, None)
+
+
+def test_a_lease_that_ran_out_is_found_and_one_that_is_renewed_is_not(engine: Engine) -> None:
+    kept, lost = (work.enqueue(engine, "selfcheck", {}) for _ in range(2))
+    work.claim(engine, "a", 2)
+    expired = datetime.now(UTC) - timedelta(seconds=1)
+    with engine.begin() as connection:
+        connection.execute(update(table).values(leased_until=expired))
+    work.renew(engine, "a", [kept.id])
+    assert [row.id for row in work.lost(engine)] == [lost.id]
+
+
+def test_waiting_for_a_row_that_nobody_takes_ends_with_what_it_is(engine: Engine) -> None:
+    row = work.enqueue(engine, "selfcheck", {})
+    with pytest.raises(WorkTimeout, match=f"work {row.id} is QUEUED after 0.05 s"):
+        work.wait(engine, row.id, 0.05)
+
+
+def test_a_cancel_reaches_the_owner_and_not_a_finished_row(engine: Engine) -> None:
+    row, done = (work.enqueue(engine, "selfcheck", {}) for _ in range(2))
+    work.claim(engine, "a", 2)
+    work.finish(engine, done.id, Status.SUCCEEDED)
+    assert work.request_cancel(engine, done.run_id) is None
+    assert work.request_cancel(engine, row.run_id) is not None
+    assert work.cancel_requests(engine, "a") == [row.id]
+    assert work.cancel_requests(engine, "b") == []
+
+
+def test_only_rows_that_waited_long_enough_are_handed_to_another_launcher(engine: Engine) -> None:
+    old, _ = (work.enqueue(engine, "selfcheck", {}) for _ in range(2))
+    asked_for = work.enqueue(engine, work.DAGSTER_RUN, {})
+    long_ago = datetime.now(UTC) - timedelta(minutes=1)
+    with engine.begin() as connection:
+        connection.execute(update(table).where(table.c.id.in_([old.id, asked_for.id])).values(created_at=long_ago))
+    taken = work.claim(engine, work.LAUNCHER, 10, lease=None, waiting_for=timedelta(seconds=5))
+    assert [row.id for row in taken] == [old.id]
+    assert [row.id for row in work.handed_over(engine)] == [old.id]
+    assert work.lost(engine) == []
+
+
+def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownKind, match=r"'nonsense'; expected one of .*selfcheck"):
+        drive("nonsense", {})
