@@ -1,0 +1,152 @@
+"""`platform lineage`: a tenant's graph as text, refused events, rebuilds and pruning."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import click
+from sqlalchemy import Engine
+
+from platform_defs.access.tenants import Tenant, find_tenant
+from platform_defs.commands.opened import opened_engine
+from platform_defs.errors import PlatformError
+from platform_defs.graph.lines import graph_lines
+from platform_defs.graph.open import open_graph
+from platform_defs.graph.port import Graph
+from platform_defs.lineage import dead_letters, raw
+from platform_defs.lineage.dead_letters import Status
+from platform_defs.lineage.recovery import rebuild_tenant
+from platform_defs.lineage.retention import prune_tombstones
+from platform_defs.lineage.retry import retry_letter
+from platform_defs.settings import Settings
+
+PROGRESS_EVERY = 1000
+tenant_option = click.option("--tenant", "tenant_id", type=int, required=True, metavar="ID", help="The tenant's id.")
+
+
+@dataclass(frozen=True)
+class Stores:
+    settings: Settings
+    engine: Engine
+    graph: Graph
+
+
+@contextmanager
+def opened_stores() -> Iterator[Stores]:
+    settings = Settings.load()
+    with opened_engine() as engine:
+        graph = open_graph(settings, engine)
+        try:
+            yield Stores(settings, engine, graph)
+        finally:
+            graph.close()
+
+
+@click.group("lineage")
+def command() -> None:
+    """See, rebuild and repair what the lineage sink holds."""
+
+
+@command.command()
+@tenant_option
+def graph(tenant_id: int) -> None:
+    """The tenant's whole asset graph as sorted JSON lines, the same text from both graph stores."""
+    with opened_stores() as stores:
+        for line in graph_lines(stores.graph.for_tenant(tenant_id)):
+            click.echo(line)
+
+
+@command.command()
+@tenant_option
+def rebuild(tenant_id: int) -> None:
+    """Rebuild the tenant's graph from its stored events; what none of them explains is removed."""
+    with opened_stores() as stores:
+        tenant = _tenant(stores.engine, tenant_id)
+        oldest = raw.oldest_time(stores.engine, tenant_id)
+        if oldest is None:
+            click.echo("no events are stored: the graph will be empty", err=True)
+        else:
+            click.echo(f"events are stored from {oldest:%F %T} UTC on: what is older cannot be rebuilt", err=True)
+        report = rebuild_tenant(stores.engine, stores.graph, tenant, progress=_progress)
+        click.echo(f"rebuilt from {report.events} events, removed {report.removed} nodes and edges")
+
+
+@command.command()
+def prune() -> None:
+    """Forget tombstones and aliases older than PLATFORM_LINEAGE_TOMBSTONE_DAYS, of every tenant."""
+    with opened_stores() as stores:
+        removed = prune_tombstones(
+            stores.engine, stores.graph, stores.settings.lineage_tombstone_days, datetime.now(UTC)
+        )
+    click.echo(f"removed {removed}")
+
+
+@command.group("dead-letters")
+def letters() -> None:
+    """Events that were refused, with the reason."""
+
+
+@letters.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also those that were accepted on a later try.")
+@click.option("--limit", default=100, show_default=True, help="At most so many, the newest first.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with the payload.")
+def list_(everything: bool, limit: int, as_json: bool) -> None:
+    """List refused events, the newest first."""
+    with opened_engine() as engine:
+        found = dead_letters.listed(engine, status=None if everything else Status.OPEN, limit=limit)
+    for letter in found:
+        if as_json:
+            shown = {
+                "id": letter.id,
+                "time": letter.created_at.isoformat(),
+                "source": letter.source,
+                "sourceType": letter.source_type,
+                "tenantId": letter.tenant_id,
+                "status": letter.status,
+                "retries": letter.retry_count,
+                "reason": letter.reason,
+                "payload": letter.payload,
+            }
+            click.echo(json.dumps(shown, ensure_ascii=False))
+        else:
+            click.echo(f"{letter.id}\t{letter.created_at:%F %T}\t{letter.source}\t{letter.reason}")
+
+
+@letters.command()
+@click.argument("ids", metavar="ID...", type=int, nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that are open.")
+def retry(ids: tuple[int, ...], everything: bool) -> None:
+    """Try refused events again, as the source that sent them; exit code 1 if one is refused again."""
+    if bool(ids) == everything:
+        raise click.UsageError("name the ids to try again, or --all")
+    refused = 0
+    with opened_stores() as stores:
+        found = (
+            dead_letters.listed(stores.engine, limit=sys.maxsize)
+            if everything
+            else dead_letters.find(stores.engine, ids)
+        )
+        missing = sorted(set(ids) - {letter.id for letter in found})
+        if missing:
+            raise PlatformError(f"there is no dead letter {missing[0]}")
+        for letter in found:
+            reason = retry_letter(stores.engine, stores.graph, letter)
+            refused += reason is not None
+            click.echo(f"{letter.id}\t{'accepted' if reason is None else reason}")
+    if refused:
+        raise click.exceptions.Exit(1)
+
+
+def _tenant(engine: Engine, tenant_id: int) -> Tenant:
+    tenant = find_tenant(engine, tenant_id)
+    if tenant is None:
+        raise PlatformError(f"tenant {tenant_id} is not on record")
+    return tenant
+
+
+def _progress(done: int) -> None:
+    if done % PROGRESS_EVERY == 0:
+        click.echo(f"{done} events", err=True)

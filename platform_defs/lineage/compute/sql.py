@@ -1,0 +1,281 @@
+"""Column lineage out of SQL text, for events that carry SQL but no columnLineage: best effort, never in the way.
+
+What comes of a text depends on the text alone, as the graph must be the same when it is rebuilt: the work is bounded by
+sizes and counts, not by a clock. Parsing takes tens of milliseconds, so answers are remembered; call it off the event
+loop.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+from sqlglot.optimizer.qualify_tables import qualify_tables
+from sqlglot.optimizer.scope import Scope, build_scope
+
+MAX_SQL_LENGTH = 32 * 1024
+MAX_NODES = 8_000
+MAX_STEPS = 20_000
+MAX_DEPTH = 64
+REMEMBERED_STATEMENTS = 512
+UNKNOWN_WIDTH = -1
+
+# it warns of every statement that it takes for an opaque command, which is none of an operator's business
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+IDENTITY, TRANSFORMATION, AGGREGATION = "IDENTITY", "TRANSFORMATION", "AGGREGATION"
+_RANK = {IDENTITY: 0, TRANSFORMATION: 1, AGGREGATION: 2}
+
+# a table as the text names it: one to three names, as written
+TableName = tuple[str, ...]
+# which columns a table is known to have, by the table's names
+Schemas = tuple[tuple[TableName, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    table: TableName
+    column: str
+    subtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output column of a statement; `target` is empty for a bare SELECT, `named` says whether the name is sure."""
+
+    target: TableName
+    column: str
+    position: int
+    width: int
+    named: bool
+    sources: tuple[Source, ...]
+
+
+class _TooMuch(Exception):
+    """The statement is larger than what is worth its answer."""
+
+
+@lru_cache(maxsize=REMEMBERED_STATEMENTS)
+def column_outputs(sql: str, dialect: str, schemas: Schemas) -> tuple[Output, ...]:
+    """The output columns of all statements and what they derive from; nothing where the text is not understood."""
+    if len(sql) > MAX_SQL_LENGTH:
+        return ()
+    try:
+        statements = sqlglot.parse(sql, read=dialect or None)
+        return tuple(
+            output for statement in statements if statement for output in _outputs(statement, dialect, schemas)
+        )
+    except (SqlglotError, _TooMuch, RecursionError):
+        return ()
+    except Exception:  # a parser of many dialects fails in many ways on real text; the table lineage stays
+        logging.getLogger(__name__).debug("SQL that could not be analysed", exc_info=True)
+        return ()
+
+
+def _outputs(statement: exp.Expr, dialect: str, schemas: Schemas) -> Iterator[Output]:
+    target, columns, query = _parts(statement)
+    if query is None:
+        return
+    if sum(1 for _ in statement.walk()) > MAX_NODES:
+        raise _TooMuch
+    spelling = {column.lower(): column for _, columns in schemas for column in columns}
+    spelling |= {node.name.lower(): node.name for node in statement.find_all(exp.Identifier)}
+    # names in the dialect's case and an alias for every table; qualifying columns too would need every schema
+    scope = build_scope(qualify_tables(normalize_identifiers(query.copy(), dialect=dialect), dialect=dialect))
+    if scope is None:
+        return
+    found = _Resolver(spelling, schemas).outputs(scope, 0)
+    if found.open and columns:
+        return  # nobody knows how many columns the star is, so positions say nothing
+    width = UNKNOWN_WIDTH if found.open else len(found.columns)
+    for position, (name, sources) in enumerate(found.columns):
+        listed = columns[position] if position < len(columns) else None
+        if (listed or name) and sources:
+            yield Output(
+                target, listed or spelling.get(name, name), position, width, listed is not None, tuple(sources)
+            )
+
+
+def _parts(statement: exp.Expr) -> tuple[TableName, list[str], exp.Query | None]:
+    """(target table, its listed columns, the query that fills it)."""
+    if isinstance(statement, exp.Query):
+        return (), [], statement
+    if not isinstance(statement, exp.Insert | exp.Create):
+        return (), [], None
+    query = statement.expression
+    if isinstance(query, exp.Subquery):
+        query = query.unnest()
+    if not isinstance(query, exp.Query):
+        return (), [], None
+    if (above := statement.args.get("with_")) is not None:
+        query = query.copy()
+        query.set("with_", above.copy())
+    named = statement.this
+    columns: list[str] = []
+    if isinstance(named, exp.Schema):
+        columns = [column.name for column in named.expressions]
+        named = named.this
+    return _table_name(named) if isinstance(named, exp.Table) else (), columns, query
+
+
+def _table_name(table: exp.Table) -> TableName:
+    return tuple(part.name for part in table.parts)
+
+
+def same_table(written: TableName, full: TableName) -> bool:
+    """Whether a table as SQL names it, perhaps without its database, can be the one of that full name."""
+    pairs = zip(reversed(written), reversed(full), strict=False)
+    return bool(written) and all(mine.lower() == theirs.lower() for mine, theirs in pairs)
+
+
+@dataclass(slots=True)
+class _Columns:
+    """The output columns of a scope, by lower case and in order; `open` are tables whose star nobody can expand."""
+
+    columns: list[tuple[str, list[Source]]] = field(default_factory=list)
+    open: list[exp.Table] = field(default_factory=list)
+    by_name: dict[str, list[Source]] = field(default_factory=dict)
+
+    def add(self, name: str, sources: list[Source]) -> None:
+        self.columns.append((name, sources))
+        self.by_name.setdefault(name, sources)
+
+
+class _Resolver:
+    """Follows columns through subqueries, CTEs and unions down to tables."""
+
+    def __init__(self, spelling: dict[str, str], schemas: Schemas) -> None:
+        self._spelling = spelling
+        self._schemas = schemas
+        self._steps = 0
+        self._known: dict[int, _Columns] = {}
+
+    def outputs(self, scope: Scope, depth: int) -> _Columns:
+        known = self._known.get(id(scope))
+        if known is None:
+            self._spend(1, depth)
+            # a recursive CTE reaches itself while it is unfinished, and adds nothing to itself
+            known = self._known[id(scope)] = _Columns()
+            if scope.set_operation_scopes:
+                self._add_set_operation(known, scope, depth)
+            else:
+                self._add_selects(known, scope, depth)
+        return known
+
+    def _add_set_operation(self, known: _Columns, scope: Scope, depth: int) -> None:
+        first, *others = (self.outputs(branch, depth + 1) for branch in scope.set_operation_scopes)
+        for position, (name, sources) in enumerate(first.columns):
+            more = [
+                source for other in others if position < len(other.columns) for source in other.columns[position][1]
+            ]
+            self._spend(len(sources) + len(more), depth)
+            known.add(name, _strongest([*sources, *more]))
+
+    def _add_selects(self, known: _Columns, scope: Scope, depth: int) -> None:
+        for select in scope.expression.selects if isinstance(scope.expression, exp.Query) else ():
+            if select.is_star:
+                self._add_star(known, scope, select, depth)
+            else:
+                sources = self._of_expression(known, scope, select.unalias(), depth)
+                known.add(select.alias_or_name.lower(), _strongest(sources))
+
+    def _add_star(self, known: _Columns, scope: Scope, star: exp.Expr, depth: int) -> None:
+        table = star.table if isinstance(star, exp.Column) else ""
+        origins = [scope.sources.get(table)] if table else [source for _, source in scope.selected_sources.values()]
+        for origin in origins:
+            if isinstance(origin, Scope):
+                inner = self.outputs(origin, depth + 1)
+                # stars over stars grow without bound while the text stays short
+                self._spend(len(inner.columns) + len(inner.open), depth)
+                for name, sources in inner.columns:
+                    known.add(name, sources)
+                known.open.extend(inner.open)
+            elif isinstance(origin, exp.Table):
+                columns = self._columns_of(origin)
+                self._spend(len(columns), depth)
+                for name in columns:
+                    known.add(name.lower(), [self._source(origin, name)])
+                if not columns:
+                    known.open.append(origin)
+
+    def _of_expression(self, known: _Columns, scope: Scope, expression: exp.Expr, depth: int) -> Iterator[Source]:
+        subtype = IDENTITY
+        if not isinstance(expression, exp.Column):
+            subtype = AGGREGATION if expression.find(exp.AggFunc) else TRANSFORMATION
+        for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
+            found: list[Source] = []
+            if isinstance(node, exp.Column):
+                found = self._of_column(known, scope, node, depth)
+            elif isinstance(node, exp.Query):
+                found = self._of_subquery(scope, node.unnest(), depth)
+            self._spend(len(found), depth)
+            yield from (_at_least(source, subtype) for source in found)
+
+    def _of_column(self, known: _Columns, scope: Scope, column: exp.Column, depth: int) -> list[Source]:
+        self._spend(1, depth)
+        name = column.name.lower()
+        if column.table:
+            around: Scope | None = scope
+            while around is not None and column.table not in around.sources:
+                around = around.parent  # a correlated subquery names tables of the query around it
+            return [] if around is None else self._in(around.sources[column.table], name, depth)[1]
+        found = [self._in(source, name, depth) for _, source in scope.selected_sources.values()]
+        sure = [sources for is_sure, sources in found if is_sure]
+        if sure:  # more than one where USING joins them
+            return [source for sources in sure for source in sources]
+        if name in known.by_name:  # an alias that the select list reuses
+            return known.by_name[name]
+        possible = [sources for _, sources in found if sources]
+        return possible[0] if len(possible) == 1 else []
+
+    def _in(self, origin: exp.Expr | Scope, name: str, depth: int) -> tuple[bool, list[Source]]:
+        """(whether it surely has the column, where that comes from)."""
+        if isinstance(origin, Scope):
+            inner = self.outputs(origin, depth + 1)
+            if name in inner.by_name:
+                return True, inner.by_name[name]
+            return False, [self._source(inner.open[0], name)] if len(inner.open) == 1 else []
+        if not isinstance(origin, exp.Table):
+            return False, []
+        columns = self._columns_of(origin)
+        if columns:
+            has = any(column.lower() == name for column in columns)
+            return has, [self._source(origin, name)] if has else []
+        return False, [self._source(origin, name)]
+
+    def _of_subquery(self, scope: Scope, query: exp.Expr, depth: int) -> list[Source]:
+        inner = next((inner for inner in scope.subquery_scopes if inner.expression is query), None)
+        return (
+            [] if inner is None else [source for _, found in self.outputs(inner, depth + 1).columns for source in found]
+        )
+
+    def _columns_of(self, table: exp.Table) -> tuple[str, ...]:
+        name = _table_name(table)
+        return next((columns for full, columns in self._schemas if same_table(name, full)), ())
+
+    def _source(self, table: exp.Table, column: str) -> Source:
+        """As the text writes it: normalising changed the case of names to the dialect's."""
+        names = tuple(self._spelling.get(part.lower(), part) for part in _table_name(table))
+        return Source(names, self._spelling.get(column.lower(), column), IDENTITY)
+
+    def _spend(self, steps: int, depth: int) -> None:
+        self._steps += steps
+        if self._steps > MAX_STEPS or depth > MAX_DEPTH:
+            raise _TooMuch
+
+
+def _at_least(source: Source, subtype: str) -> Source:
+    return source if _RANK[source.subtype] >= _RANK[subtype] else Source(source.table, source.column, subtype)
+
+
+def _strongest(sources: Iterable[Source]) -> list[Source]:
+    """Each table's column once, with the strongest of what happened to it, in order of appearance."""
+    found: dict[tuple[TableName, str], Source] = {}
+    for source in sources:
+        key = (source.table, source.column)
+        found[key] = _at_least(found[key], source.subtype) if key in found else source
+    return list(found.values())

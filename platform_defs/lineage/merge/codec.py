@@ -1,0 +1,147 @@
+"""How remembered facts are written on nodes and edges: one hidden property `_facts` beside the shown ones."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from platform_defs.canonical import canonical_json
+from platform_defs.graph.model import Edge, EdgeKey, Node
+from platform_defs.graph.vocabulary import GONE, KNOWLEDGE, TOMBSTONE, vector_dimension
+from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.state import NAMED, NEVER, Arrival, ColumnsState, EdgeState, NodeState, Stamp
+
+FACTS = "_facts"
+COUNT = "executionCount"
+# stands for the stamp of the table's newest ColumnSet: that an unchanged set was said again costs no write on columns
+OF_SET = "="
+ENTRY = "properties."
+
+
+def read_node(node: Node, set_at: Stamp) -> NodeState:
+    """set_at: the stamp of the newest ColumnSet of the table above, for a column."""
+    facts: dict[str, Any] = json.loads(node.props.get(FACTS, "{}"))
+    kind = next((label for label in node.labels if label != KNOWLEDGE and not vector_dimension(label)), None)
+    shown = {name: value for name, value in node.props.items() if not name.startswith("_")}
+    ref = _ref(node.id, facts["name"]) if "name" in facts else None
+    if ref is not None and ref.kind in NAMED:
+        shown.pop("name", None)
+    entries = (
+        json.loads(shown.pop("properties", "{}"))
+        if any(name.startswith(ENTRY) for names in facts.get("props", {}).values() for name in names)
+        else {}
+    )
+    props: dict[str, tuple[Stamp, Any]] = {}
+    for stamp, names in facts.get("props", {}).items():
+        for name in names:
+            value = entries.get(name.removeprefix(ENTRY)) if name.startswith(ENTRY) else shown.pop(name, None)
+            props[name] = (set_at if stamp == OF_SET else Stamp(stamp), value)
+    count = shown.pop(COUNT, facts.get("count"))
+    columns = facts.get("columns")
+    return NodeState(
+        ref=ref,
+        label=None if kind == TOMBSTONE or "label" not in facts else kind,
+        label_at=_stamp(facts, "label", set_at),
+        exists_at=_stamp(facts, "exists", set_at),
+        floor=Stamp(facts.get("floor", NEVER)),
+        props=props,
+        columns=None if columns is None else ColumnsState(Stamp(columns[0]), columns[1], columns[2]),
+        link_sets=facts.get("sets", {}),
+        renames={Stamp(stamp): _ref(node.id, name) for stamp, name in facts.get("renames", {}).items()},
+        arrivals=[Arrival(*arrival) for arrival in facts.get("arrivals", [])],
+        column_renamed_at=Stamp(facts.get("columnRenamed", NEVER)),
+        count=count,
+        foreign=shown,
+        vector=next((label for label in node.labels if vector_dimension(label)), None),
+    )
+
+
+def written_node(id: str, state: NodeState, label: str | None, set_at: Stamp) -> Node:
+    """The node as the store should hold it; label None: it does not exist and is a tombstone."""
+    props: dict[str, Any] = {FACTS: canonical_json(_facts(state, label, set_at))}
+    if label is None:
+        return Node(id, {TOMBSTONE, KNOWLEDGE} | ({state.vector} if state.vector else set()), props)
+    props |= state.foreign
+    entries = {}
+    for name, (_, value) in state.props.items():
+        if value is not None and name.startswith(ENTRY):
+            entries[name.removeprefix(ENTRY)] = value
+        elif value is not None:
+            props[name] = value
+    if entries:
+        props["properties"] = canonical_json(entries)
+    if state.ref is not None and state.ref.kind in NAMED:
+        props["name"] = state.ref.name[-1]
+    if state.count is not None:
+        props[COUNT] = state.count
+    return Node(id, {label, KNOWLEDGE} | ({state.vector} if state.vector else set()), props)
+
+
+def read_edge(edge: Edge) -> tuple[EdgeKey, EdgeState]:
+    """The edge under its shown type."""
+    facts: dict[str, Any] = json.loads(edge.props.get(FACTS, "{}"))
+    hidden = edge.type.startswith(GONE)
+    props = facts.get("props", {}) if hidden else {k: v for k, v in edge.props.items() if not k.startswith("_")}
+    state = EdgeState(
+        at=Stamp(facts.get("at", NEVER)),
+        linked=not facts.get("cut", False),
+        props=dict(props),
+        first=Stamp(facts.get("first", NEVER)),
+    )
+    return EdgeKey(edge.type.removeprefix(GONE), edge.from_id, edge.to_id), state
+
+
+def written_edge(key: EdgeKey, state: EdgeState, *, shown: bool) -> Edge:
+    facts: dict[str, Any] = {"at": state.at} if state.at else {}
+    if not state.linked:
+        facts["cut"] = True
+    if state.first:
+        facts["first"] = state.first
+    if shown:
+        return Edge(*key, {**state.props, **({FACTS: canonical_json(facts)} if facts else {})})
+    if state.props:
+        facts["props"] = state.props
+    return Edge(f"{GONE}{key.type}", key.from_id, key.to_id, {FACTS: canonical_json(facts)} if facts else {})
+
+
+def plain(props: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties as both stores give them back, so that what did not change is seen not to have changed."""
+    return {name: _plain(value) for name, value in props.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return canonical_json(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]:
+    def short(stamp: Stamp) -> str:
+        return OF_SET if stamp and stamp == set_at else stamp
+
+    by_stamp: dict[str, list[str]] = {}
+    for name in sorted(state.props):
+        by_stamp.setdefault(short(state.props[name][0]), []).append(name)
+    columns = state.columns
+    facts = {
+        "name": None if state.ref is None else list(state.ref.name),
+        "label": short(state.label_at) if label is not None else None,
+        "exists": short(state.exists_at),
+        "floor": state.floor,
+        "props": by_stamp,
+        "columns": None if columns is None else [columns.at, columns.digest, columns.lacked],
+        "sets": state.link_sets,
+        "renames": {stamp: list(ref.name) for stamp, ref in state.renames.items()},
+        "arrivals": [[one.at, one.floor, one.mixed, one.moved] for one in state.arrivals],
+        "columnRenamed": state.column_renamed_at,
+        "count": state.count if label is None else None,
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "", {}, [])}
+
+
+def _stamp(facts: Mapping[str, Any], name: str, set_at: Stamp) -> Stamp:
+    stamp = Stamp(facts.get(name, NEVER))
+    return set_at if stamp == OF_SET else stamp
+
+
+def _ref(id: str, name: list[str]) -> Ref:
+    return Ref(id.partition(":")[0], tuple(name))

@@ -1,0 +1,86 @@
+"""Loads what a group of facts needs: a few reads for the whole group, however many events it has."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from platform_defs.graph.model import Edge, EdgeKey, Node
+from platform_defs.graph.port import GraphTransaction
+from platform_defs.graph.vocabulary import GONE
+from platform_defs.lineage.facts import Fact, Ref
+from platform_defs.lineage.merge.codec import FACTS, read_edge, read_node
+from platform_defs.lineage.merge.needs import Needs, needs
+from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State
+
+
+def load(
+    transaction: GraphTransaction,
+    facts: Sequence[tuple[Stamp, Fact]],
+    ids: Iterable[str] = (),
+    around: Iterable[str] = (),
+) -> State:
+    """The state as far as these facts touch it, nodes besides, some with all their edges, and the tenant's node."""
+    state = State(str(transaction.tenant))
+    missing = needs(state, facts)
+    missing.ids.update(ids, around, [state.tenant])
+    missing.around.update(around)
+    while missing:
+        fetch(transaction, state, missing)
+        missing = needs(state, facts)
+    return state
+
+
+def fetch(transaction: GraphTransaction, state: State, missing: Needs) -> None:
+    if missing.ids:
+        _fetch_nodes(transaction, state, missing.ids)
+    if missing.around:
+        _add_edges(state, transaction.edges(sorted(missing.around)))
+        state.surrounded |= missing.around
+    if missing.typed:
+        types = {type for _, type in missing.typed}
+        both = sorted(types | {f"{GONE}{type}" for type in types})
+        _add_edges(state, transaction.edges(sorted({id for id, _ in missing.typed}), types=both))
+        state.asked_types |= missing.typed
+    if missing.links:
+        keys = [
+            EdgeKey(f"{prefix}{key.type}", key.from_id, key.to_id)
+            for key in sorted(missing.links)
+            for prefix in ("", GONE)
+            if state.nodes.get(key.from_id) and state.nodes.get(key.to_id)
+        ]
+        if keys:
+            _add_edges(state, transaction.links(keys).values())
+        state.asked_links |= missing.links
+
+
+def _fetch_nodes(transaction: GraphTransaction, state: State, ids: set[str]) -> None:
+    found = dict(transaction.nodes(sorted(ids)))
+    tables = {table.id for node in found.values() if (table := _table_of(node)) is not None}
+    if above := tables - ids - state.nodes.keys():
+        found |= transaction.nodes(sorted(above))
+    state.tenant_node = found.pop(state.tenant, state.tenant_node)
+    for id in (ids | above) - {state.tenant} - found.keys():
+        state.put_node(id, None)
+    # a column's facts are told by the column set of its table, which so comes first
+    for node in sorted(found.values(), key=lambda node: node.id.startswith("column:")):
+        owner = _table_of(node)
+        above_it = None if owner is None else state.nodes.get(owner.id)
+        set_at = NEVER if above_it is None or above_it.columns is None else above_it.columns.at
+        state.stored_nodes[node.id] = node
+        state.put_node(node.id, read_node(node, set_at))
+
+
+def _table_of(node: Node) -> Ref | None:
+    if not node.id.startswith("column:"):
+        return None
+    name = json.loads(node.props.get(FACTS, "{}")).get("name")
+    return None if name is None else Ref("column", tuple(name)).parent
+
+
+def _add_edges(state: State, edges: Iterable[Edge]) -> None:
+    for edge in edges:
+        key, known = read_edge(edge)
+        if key.type in DERIVED_TYPES:
+            state.derived.add(key)
+        elif key not in state.edges:
+            state.put_edge(key, known)
+            state.stored_edges[edge.key] = edge

@@ -1,0 +1,59 @@
+"""Which asset a fact is about, and whether the fact is still alive: names through renames, floors through drops."""
+
+from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State, column_of
+
+
+def floor(state: State, ref: Ref) -> Stamp:
+    """The newest drop of the asset or of what is above it: facts up to then are dead."""
+    node = state.find(ref)
+    own, arrived_at = (NEVER, NEVER) if node is None else (node.floor, node.arrived_at)
+    above = NEVER
+    if ref.parent is not None:
+        above = floor(state, ref.parent)
+        parent = state.find(ref.parent)
+        if parent is not None and parent.columns is not None:
+            above = max(above, parent.columns.lacked.get(ref.name[-1], parent.columns.at))
+    # what was dropped here before the asset came to this name by a rename was something else
+    return max(own, above) if above > arrived_at else own
+
+
+def exists_at(state: State, ref: Ref) -> Stamp:
+    """The newest fact that says the asset exists."""
+    node = state.find(ref)
+    if node is None:
+        return NEVER
+    table = None if ref.kind != "column" or ref.parent is None else state.find(ref.parent)
+    columns = None if table is None else table.columns
+    if columns is not None and columns.at > node.arrived_at and ref.name[-1] in columns.lacked:
+        return max(node.exists_at, columns.at)
+    return node.exists_at
+
+
+def exists(state: State, ref: Ref) -> bool:
+    return exists_at(state, ref) > floor(state, ref)
+
+
+def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
+    """The name that what was called `ref` at that time bears now; None where it is dead whatever was said then."""
+    if ref.kind == "column":
+        assert ref.parent is not None
+        table = resolve(state, ref.parent, at)
+        if table is None:
+            return None
+        ref = column_of(table, ref.name[-1])
+    time = at
+    while (node := state.find(ref)) is not None:
+        left_at = min((stamp for stamp in node.renames if stamp > time), default=None)
+        arrival = next((one for one in node.arrivals if one.at > time), None)
+        if arrival is not None and (left_at is None or left_at > arrival.at):
+            # said of the name before something else came to it: the two are one since then
+            if time < arrival.floor or (left_at is None and floor(state, ref) > arrival.at):
+                return None
+            raise NeedsRebuild(f"{ref.id} was renamed to after what was said of it")
+        if time > at and any(one.mixed for one in node.arrivals if one.at == time):
+            raise NeedsRebuild(f"{ref.id} existed before it was renamed to")
+        if left_at is None:
+            break
+        ref, time = node.renames[left_at], left_at
+    return ref

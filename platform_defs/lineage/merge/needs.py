@@ -1,0 +1,164 @@
+"""What must be loaded before facts can be merged: asked again after each load, until nothing is missing."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from platform_defs.graph.model import EdgeKey
+from platform_defs.graph.vocabulary import TOMBSTONE
+from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Ref, Renamed, Unlinked
+from platform_defs.lineage.merge.rules import digest_of
+from platform_defs.lineage.merge.state import DERIVED_TYPES, HAS_METRIC, Stamp, State, column_of, path
+
+HAS_COLUMN = "HAS_COLUMN"
+
+
+@dataclass(slots=True)
+class Needs:
+    """ids: nodes; around: nodes of which all edges matter; links and typed: single edges, and those of a type."""
+
+    ids: set[str] = field(default_factory=set)
+    around: set[str] = field(default_factory=set)
+    links: set[EdgeKey] = field(default_factory=set)
+    typed: set[tuple[str, str]] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.ids or self.around or self.links or self.typed)
+
+
+def needs(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Needs:
+    asked = _Asked(state)
+    touched: set[Ref] = set()
+    sets: dict[Ref, list[ColumnSet]] = defaultdict(list)
+    for at, fact in facts:
+        match fact:
+            case Exists(ref, _, props):
+                for one in asked.names(ref, at):
+                    if one.parent is not None and one.kind == "column" and (props or not asked.is_in_set(one)):
+                        touched.add(one.parent)
+            case Dropped(ref):
+                for one in asked.names(ref, at):
+                    asked.family(one)
+                    touched.update(path(one))
+            case Renamed(ref, new):
+                for one in (*asked.names(ref, at), *asked.names(new, at)):
+                    asked.family(one)
+                    touched.update(path(one))
+            case ColumnSet(table, _):
+                for one in asked.names(table, at):
+                    sets[one].append(fact)
+            case Linked(type, source, target) | Unlinked(type, source, target):
+                asked.link(type, source, target, at)
+            case LinkSet(source, types, links):
+                for one in asked.names(source, at):
+                    asked.types(one, types)
+                for link in links:
+                    asked.link(link.type, link.source, link.target, at)
+    for table, given in sets.items():
+        asked.columns(table, given, touched=table in touched)
+    asked.ends()
+    return asked.needs
+
+
+class _Asked:
+    """Collects what is missing; what is not loaded yet is taken up again in the next round."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.needs = Needs()
+
+    def names(self, ref: Ref, at: Stamp) -> list[Ref]:
+        """The names under which what was called so may be remembered, all of them loaded with what is above them."""
+        found = dict.fromkeys(self._names(ref, at))
+        for one in found:
+            self._load(one)
+            for above in path(one):
+                # may come to life, and then so do its edges
+                if self._is_tombstone(above):
+                    self._surround(above.id)
+        return list(found)
+
+    def family(self, ref: Ref) -> None:
+        """The asset with everything below it and all their edges."""
+        for one in (ref, *self._state.below(ref)):
+            self._surround(one.id)
+            if one.kind == "schema":
+                for key in self._state.edges_of([one.id]):
+                    if key.type == HAS_METRIC:
+                        self._surround(key.to_id)
+
+    def link(self, type: str, source: Ref, target: Ref, at: Stamp) -> None:
+        if type in DERIVED_TYPES:
+            return
+        ends = self.names(target, at)
+        for begin in self.names(source, at):
+            for end in ends:
+                self._link(EdgeKey(type, begin.id, end.id))
+                if type == HAS_METRIC:
+                    self._surround(end.id)
+
+    def types(self, ref: Ref, types: Iterable[str]) -> None:
+        if ref.id in self._state.stored_nodes and ref.id not in self._state.surrounded:
+            self.needs.typed.update({(ref.id, type) for type in types} - self._state.asked_types)
+
+    def columns(self, table: Ref, given: list[ColumnSet], *, touched: bool) -> None:
+        """A set of columns that is stored already, and that nothing in this group touches, needs no column."""
+        node = self._state.nodes.get(table.id)
+        if node is None:
+            return
+        digest = None if node.columns is None else node.columns.digest
+        if not touched and digest is not None and all(digest_of(one.columns) == digest for one in given):
+            return
+        self.types(table, [HAS_COLUMN])
+        names = [{column.ref.name[-1] for column in one.columns} for one in given]
+        for name in set[str]().union(*names):
+            self._load(column_of(table, name))
+        for child in self._state.children(table):
+            # may be dropped by one of the sets, or come to life
+            if any(child.name[-1] not in some for some in names) or self._is_tombstone(child):
+                self._surround(child.id)
+
+    def is_in_set(self, column: Ref) -> bool:
+        assert column.parent is not None
+        table = self._state.nodes.get(column.parent.id)
+        return table is not None and table.columns is not None and column.name[-1] in table.columns.lacked
+
+    def ends(self) -> None:
+        """Whether an edge stands depends on both of its ends; and a node depends on what is above it."""
+        for key in (*self._state.edges, *self._state.derived):
+            self.needs.ids.update({key.from_id, key.to_id} - {self._state.tenant} - self._state.nodes.keys())
+        for node in self._state.nodes.values():
+            if node is not None and node.ref is not None and node.ref.parent is not None:
+                self._load(node.ref.parent)
+
+    def _names(self, ref: Ref, at: Stamp) -> Iterator[Ref]:
+        if ref.kind == "column" and ref.parent is not None:
+            starts = [column_of(table, ref.name[-1]) for table in self._names(ref.parent, at)]
+        else:
+            starts = [ref]
+        seen: set[Ref] = set()
+        while starts:
+            one = starts.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            yield one
+            node = self._state.nodes.get(one.id)
+            if node is not None:
+                starts += [new for stamp, new in node.renames.items() if stamp > at]
+
+    def _load(self, ref: Ref) -> None:
+        self.needs.ids.update({one.id for one in path(ref)} - self._state.nodes.keys())
+
+    def _link(self, key: EdgeKey) -> None:
+        known = key.from_id in self._state.surrounded or key.to_id in self._state.surrounded
+        if not known and key not in self._state.asked_links:
+            self.needs.links.add(key)
+
+    def _surround(self, id: str) -> None:
+        if id in self._state.stored_nodes and id not in self._state.surrounded:
+            self.needs.around.add(id)
+
+    def _is_tombstone(self, ref: Ref) -> bool:
+        stored = self._state.stored_nodes.get(ref.id)
+        return stored is not None and TOMBSTONE in stored.labels

@@ -1,0 +1,160 @@
+"""A rename: all that is remembered of a name, and of what is below it, moves to the new name."""
+
+from dataclasses import replace
+
+from platform_defs.graph.model import EdgeKey
+from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.names import exists, exists_at, floor, resolve
+from platform_defs.lineage.merge.state import (
+    NEVER,
+    Arrival,
+    EdgeState,
+    NeedsRebuild,
+    NodeState,
+    Stamp,
+    State,
+    column_of,
+)
+
+
+def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
+    """Whether it was news. Exact only when nothing newer is remembered of either name."""
+    if ref.kind == "column":
+        assert ref.parent is not None
+        table = resolve(state, ref.parent, at)
+        if table is None:
+            raise NeedsRebuild(f"{ref.parent.id} was dropped after its column was renamed")
+        ref, new = column_of(table, ref.name[-1]), column_of(table, new.name[-1])
+    if ref == new or at in _renames(state, ref):
+        return False
+    if resolve(state, ref, at) != ref or resolve(state, new, at) != new:
+        raise NeedsRebuild(f"{ref.id} or {new.id} was renamed later")
+    _refuse_newer(state, ref, at)
+    _refuse_newer(state, new, at)
+    arrival = Arrival(at, floor(state, new), _is_alive(state, new), ref.parent != new.parent)
+    _move(state, ref, new, arrival)
+    if ref.kind == "column":
+        assert ref.parent is not None
+        table_node = state.node(ref.parent)
+        table_node.column_renamed_at = at
+        if table_node.columns is not None:
+            table_node.columns.digest = None
+    return True
+
+
+def _renames(state: State, ref: Ref) -> dict[Stamp, Ref]:
+    node = state.find(ref)
+    return {} if node is None else node.renames
+
+
+def _refuse_newer(state: State, ref: Ref, at: Stamp) -> None:
+    """What was said between the rename and the newest facts has been overwritten and cannot be told apart any more."""
+    newest = floor(state, ref)
+    family = [ref, *state.below(ref)]
+    for one in family:
+        node = state.find(one)
+        if node is not None:
+            stamps = [exists_at(state, one), node.floor, node.column_renamed_at, node.arrived_at, *node.renames]
+            stamps += [*node.link_sets.values(), *(stamp for stamp, _ in node.props.values())]
+            newest = max(newest, *stamps, node.columns.at if node.columns else NEVER)
+    for key in state.edges_of({one.id for one in family}):
+        newest = max(newest, state.edges[key].at)
+    if newest > at:
+        raise NeedsRebuild(f"{ref.id} has newer facts than its rename")
+
+
+def _is_alive(state: State, ref: Ref) -> bool:
+    family = [ref, *state.below(ref)]
+    if any(exists(state, one) for one in family):
+        return True
+    if any(stamp > floor(state, one) for one in family for stamp in state.node(one).link_sets.values()):
+        return True
+    return any(lives(state, key) for key in state.edges_of({one.id for one in family}))
+
+
+def lives(state: State, key: EdgeKey) -> bool:
+    """Whether what is remembered of the edge is still worth remembering."""
+    begin, end = state.nodes[key.from_id], state.nodes[key.to_id]
+    if begin is None or end is None or begin.ref is None or end.ref is None:
+        return False
+    at = state.edges[key].at
+    return (
+        at > floor(state, begin.ref)
+        and at > floor(state, end.ref)
+        and at >= begin.link_sets.get(key.type, NEVER)
+        and at > NEVER
+    )
+
+
+def _move(state: State, ref: Ref, new: Ref, arrival: Arrival) -> None:
+    old_family, new_family = [ref, *state.below(ref)], [new, *state.below(new)]
+    moving = {one: _living(state, one, flat=arrival.mixed) for one in old_family}
+    staying = {one: _living(state, one, flat=True) for one in new_family}
+    old_root, new_root = state.node(ref), state.node(new)
+    targets = {one.id: Ref(one.kind, (*new.name, *one.name[len(ref.name) :])) for one in old_family}
+    edges = _take_edges(state, {one.id for one in (*old_family, *new_family)})
+    moving[ref].floor = NEVER if arrival.mixed else floor(state, ref)
+
+    for one in (*old_family, *new_family):
+        state.put_node(one.id, None)
+    for one, node in moving.items():
+        target = targets[one.id]
+        node.ref = target
+        node.renames = {
+            stamp: Ref(to.kind, (*new.name, *to.name[len(ref.name) :])) for stamp, to in node.renames.items()
+        }
+        state.put_node(target.id, node)
+    if arrival.mixed:
+        for one, node in staying.items():
+            state.put_node(one.id, _joined(state.nodes.get(one.id), node))
+    arrived = state.node(new)
+    arrived.renames, arrived.arrivals = new_root.renames, [*new_root.arrivals, arrival]
+    left = {**old_root.renames, arrival.at: new}
+    state.put_node(ref.id, NodeState(ref, floor=arrival.at, renames=left, arrivals=old_root.arrivals))
+    # those that stay come first: of equal stamps, which only links of one LinkSet have, the one that moves gives way
+    for key, edge in sorted(edges.items(), key=lambda item: bool(targets.keys() & {item[0].from_id, item[0].to_id})):
+        begin, end = targets.get(key.from_id), targets.get(key.to_id)
+        moved = EdgeKey(key.type, begin.id if begin else key.from_id, end.id if end else key.to_id)
+        known = state.edges.get(moved)
+        if known is None or edge.at > known.at:
+            state.put_edge(moved, edge)
+
+
+def _living(state: State, ref: Ref, *, flat: bool) -> NodeState:
+    """What is alive of an asset; flat: freed from the set of columns and all that only facts of the past would ask."""
+    node, dead_at = state.node(ref), floor(state, ref)
+    living = replace(
+        node,
+        exists_at=exists_at(state, ref) if exists(state, ref) else NEVER,
+        props={name: said for name, said in node.props.items() if said[0] > dead_at},
+        columns=node.columns if node.columns is not None and node.columns.at > dead_at else None,
+        link_sets={type: stamp for type, stamp in node.link_sets.items() if stamp > dead_at},
+    )
+    if flat:
+        living = replace(living, floor=NEVER, columns=None, link_sets={}, renames={}, arrivals=[])
+    return living
+
+
+def _joined(one: NodeState | None, other: NodeState) -> NodeState:
+    if one is None:
+        return other
+    props = dict(other.props)
+    for name, said in one.props.items():
+        if said[0] > props.get(name, (NEVER, None))[0]:
+            props[name] = said
+    return replace(
+        one,
+        exists_at=max(one.exists_at, other.exists_at),
+        props=props,
+        foreign={**other.foreign, **one.foreign},
+        vector=one.vector or other.vector,
+    )
+
+
+def _take_edges(state: State, ids: set[str]) -> dict[EdgeKey, EdgeState]:
+    """The living edges at these nodes, out of the state."""
+    keys = state.edges_of(ids)
+    living = {key: state.edges[key] for key in keys if lives(state, key)}
+    for key in keys:
+        del state.edges[key]
+    return living

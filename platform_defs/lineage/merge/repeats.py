@@ -1,0 +1,46 @@
+"""What a group says more than once: thousands of runs of the same few jobs say the same few facts."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Renamed, Unlinked
+from platform_defs.lineage.merge.state import HAS_METRIC, Stamp, State
+
+
+def without_repeats(facts: Sequence[tuple[Stamp, Fact]]) -> list[tuple[Stamp, Fact]]:
+    """Each fact once, as it was said last, which says all that the others did.
+
+    Not so where something is dropped or renamed in between, and not for HAS_METRIC, of which the first counts too.
+    """
+    if any(isinstance(fact, Dropped | Renamed) for _, fact in facts):
+        return list(facts)
+    newest: list[tuple[Stamp, Fact]] = []
+    said: dict[Hashable, list[Fact]] = defaultdict(list)
+    for at, fact in reversed(facts):
+        same_subject = said[_subject(fact)]
+        if fact not in same_subject or _puts_under(fact):
+            same_subject.append(fact)
+            newest.append((at, fact))
+    return newest[::-1]
+
+
+def has_renames(state: State) -> bool:
+    """Whether the same name may mean different things at different times."""
+    return any(node is not None and (node.renames or node.arrivals) for node in state.nodes.values())
+
+
+def _puts_under(fact: Fact) -> bool:
+    links = fact.links if isinstance(fact, LinkSet) else (fact,)
+    return any(isinstance(link, Linked) and link.type == HAS_METRIC for link in links)
+
+
+def _subject(fact: Fact) -> Hashable:
+    match fact:
+        case Exists(ref) | Dropped(ref) | Renamed(ref):
+            return type(fact), ref
+        case ColumnSet(table):
+            return ColumnSet, table
+        case Linked(type_, source, target) | Unlinked(type_, source, target):
+            return type(fact), type_, source, target
+        case LinkSet(source):
+            return LinkSet, source

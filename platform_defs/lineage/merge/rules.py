@@ -1,0 +1,213 @@
+"""One fact after the other into the state; the rules of the package's docstring."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from platform_defs.canonical import canonical_hash
+from platform_defs.graph.model import EdgeKey
+from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Ref, Renamed, Unlinked
+from platform_defs.lineage.merge.codec import plain
+from platform_defs.lineage.merge.names import floor, resolve
+from platform_defs.lineage.merge.renames import rename
+from platform_defs.lineage.merge.state import (
+    DERIVED_TYPES,
+    HAS_METRIC,
+    NAMED,
+    NEVER,
+    ColumnsState,
+    EdgeState,
+    NeedsRebuild,
+    Stamp,
+    State,
+    column_of,
+    path,
+)
+
+
+def take(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
+    """Facts in the order of their stamps; raises NeedsRebuild, and then the state is of no use."""
+    for at, fact in facts:
+        match fact:
+            case Exists(ref, label, props):
+                _say(state, ref, at)
+                _describe(state, resolve(state, ref, at), label, props, at)
+            case Dropped(ref):
+                _drop(state, resolve(state, ref, at), at)
+            case Renamed(ref, new):
+                if rename(state, ref, new, at) and new.parent is not None:
+                    _say(state, new.parent, at)
+            case ColumnSet(table, columns):
+                _say(state, table, at)
+                _set_columns(state, resolve(state, table, at), columns, at)
+            case Linked(type, source, target, props):
+                _link(state, type, source, target, EdgeState(at, True, plain(props)))
+            case Unlinked(type, source, target):
+                _link(state, type, source, target, EdgeState(at, False))
+            case LinkSet(source, types, links):
+                _set_links(state, resolve(state, source, at), types, at)
+                for link in links:
+                    _link(state, link.type, link.source, link.target, EdgeState(at, True, plain(link.props)))
+
+
+def digest_of(columns: Iterable[Exists]) -> str:
+    return canonical_hash({column.ref.name[-1]: plain(column.props) for column in columns})
+
+
+def _say(state: State, ref: Ref, at: Stamp) -> None:
+    """The asset and all above it exist."""
+    for said in path(ref):
+        now = resolve(state, said, at)
+        if now is None or at <= floor(state, now):
+            continue
+        node = state.node(now)
+        node.exists_at = max(node.exists_at, at)
+        if now.kind == "column":
+            _touch_columns(state, now, at, unless_in_set=True)
+
+
+def _describe(state: State, ref: Ref | None, label: str, props: Mapping[str, Any], at: Stamp) -> None:
+    if ref is None or at <= floor(state, ref):
+        return
+    node = state.node(ref)
+    if ref.kind == "metric" and at > node.label_at:
+        node.label, node.label_at = label, at
+    given = {name: value for name, value in plain(props).items() if name != "name" or ref.kind not in NAMED}
+    for name, value in given.items():
+        if at > node.props.get(name, (NEVER, None))[0]:
+            node.props[name] = (at, value)
+    if given and ref.kind == "column":
+        _touch_columns(state, ref, at)
+
+
+def _touch_columns(state: State, column: Ref, at: Stamp, *, unless_in_set: bool = False) -> None:
+    """After this the same set of columns is news to this column, and so no longer one that changes nothing."""
+    assert column.parent is not None
+    table = state.find(column.parent)
+    if table is None or table.columns is None or at <= table.columns.at:
+        return
+    if not (unless_in_set and column.name[-1] in table.columns.lacked):
+        table.columns.digest = None
+
+
+def _drop(state: State, ref: Ref | None, at: Stamp) -> None:
+    if ref is None:
+        return
+    node = state.node(ref)
+    node.floor = max(node.floor, at)
+    if ref.kind == "column":
+        _touch_columns(state, ref, at)
+    below = list(state.below(ref))
+    for child in below:
+        found = state.node(child)
+        if any(stamp > at and ref not in path(new) for stamp, new in found.renames.items()):
+            raise NeedsRebuild(f"{child.id} was renamed away after {ref.id} was dropped")
+        later = [arrival for arrival in found.arrivals if arrival.at > at]
+        if any(arrival.moved or arrival.mixed for arrival in later):
+            raise NeedsRebuild(f"{child.id} was renamed to after {ref.id} was dropped")
+        if later:
+            found.floor = max(found.floor, at)
+    for schema in [ref, *below]:
+        if schema.kind == "schema":
+            for key in state.edges_of([schema.id]):
+                if key.type == HAS_METRIC and NEVER < state.edges[key].first < at:
+                    _drop_metric(state, key.to_id, at)
+
+
+def _drop_metric(state: State, id: str, at: Stamp) -> None:
+    metric = state.nodes[id]
+    if metric is not None:
+        metric.floor = max(metric.floor, at)
+
+
+def _set_columns(state: State, table: Ref | None, columns: Iterable[Exists], at: Stamp) -> None:
+    if table is None or at <= floor(state, table):
+        return
+    node = state.node(table)
+    if at < node.column_renamed_at:
+        raise NeedsRebuild(f"a column of {table.id} was renamed after this set of columns")
+    known = node.columns if node.columns is not None and node.columns.at > floor(state, table) else None
+    given = {column.ref.name[-1]: column for column in columns}
+    digest = digest_of(given.values())
+    if known is not None and digest == known.digest:
+        if at > known.at:
+            _say_set_again(state, table, known, at)
+        return
+    if known is not None and at <= known.at:
+        for name in known.lacked.keys() - given.keys():
+            known.lacked[name] = max(known.lacked[name], at)
+    else:
+        before = {} if known is None else {name: known.lacked.get(name, known.at) for name in given}
+        node.columns = ColumnsState(at, digest, {name: before.get(name, NEVER) for name in given})
+    for name, column in given.items():
+        ref = column_of(table, name)
+        if at > floor(state, ref):
+            found = state.node(ref)
+            found.exists_at = max(found.exists_at, at)
+            _describe(state, ref, column.label, column.props, at)
+    if node.columns is not None and node.columns.at == at and _has_newer(state, table, node.columns):
+        node.columns.digest = None
+
+
+def _say_set_again(state: State, table: Ref, columns: ColumnsState, at: Stamp) -> None:
+    """All that the set said, it says again: columns that are not loaded know it by the mark for the set's stamp."""
+    for child in state.children(table):
+        node = state.node(child)
+        if node.exists_at == columns.at:
+            node.exists_at = at
+        for name, (stamp, value) in node.props.items():
+            if stamp == columns.at:
+                node.props[name] = (at, value)
+    columns.at = at
+
+
+def _has_newer(state: State, table: Ref, columns: ColumnsState) -> bool:
+    """Whether a column has facts that are newer than the newest set of columns."""
+    for child in state.children(table):
+        found = state.node(child)
+        stamps = [found.floor, *(stamp for stamp, _ in found.props.values())]
+        if child.name[-1] not in columns.lacked:
+            stamps.append(found.exists_at)
+        if max(stamps) > columns.at:
+            return True
+    return False
+
+
+def _link(state: State, type: str, source: Ref, target: Ref, said: EdgeState) -> None:
+    if type in DERIVED_TYPES:
+        return
+    begin, end = resolve(state, source, said.at), resolve(state, target, said.at)
+    if begin is None or end is None:
+        return
+    key = EdgeKey(type, begin.id, end.id)
+    if type == HAS_METRIC and said.linked:
+        _put_under(state, key, begin, end, said.at)
+    node = state.find(begin)
+    replaced_at = NEVER if node is None else node.link_sets.get(type, NEVER)
+    if said.at <= floor(state, begin) or said.at <= floor(state, end) or said.at < replaced_at:
+        return
+    known = state.edges.get(key)
+    if known is None or said.at > known.at:
+        said.first = NEVER if known is None else known.first
+        state.put_edge(key, said)
+        state.node(begin)
+        state.node(end)
+
+
+def _put_under(state: State, key: EdgeKey, schema: Ref, metric: Ref, at: Stamp) -> None:
+    state.node(schema)
+    node = state.node(metric)
+    if key not in state.edges:
+        state.put_edge(key, EdgeState(NEVER, False))
+    edge = state.edges[key]
+    edge.first = min(edge.first or at, at)
+    dropped_at = floor(state, schema)
+    if dropped_at > edge.first:
+        node.floor = max(node.floor, dropped_at)
+
+
+def _set_links(state: State, source: Ref | None, types: Iterable[str], at: Stamp) -> None:
+    if source is None or at <= floor(state, source):
+        return
+    node = state.node(source)
+    for type in types:
+        node.link_sets[type] = max(node.link_sets.get(type, NEVER), at)

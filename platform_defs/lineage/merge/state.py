@@ -1,0 +1,198 @@
+"""What the graph remembers of all facts so far, as far as a group of events touches it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NewType
+
+from platform_defs.graph.model import Edge, EdgeKey, Node
+from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.version import Version
+
+Stamp = NewType("Stamp", str)
+NEVER = Stamp("")  # before every stamp
+
+HIERARCHY = {"schema": "HAS_SCHEMA", "table": "HAS_TABLE", "column": "HAS_COLUMN"}
+OWNERSHIP = {
+    "catalog": "OWNS_CATALOG",
+    "sql": "OWNS_SQL",
+    "tag": "OWNS_TAG",
+    "metric": "OWNS_METRIC",
+    "wordroot": "OWNS_WORDROOT",
+    "modifier": "OWNS_MODIFIER",
+    "unit": "OWNS_UNIT",
+    "valuedomain": "OWNS_VALUEDOMAIN",
+}
+HAS_METRIC = "HAS_METRIC"
+# edges that follow from names; facts cannot say or deny them
+DERIVED_TYPES = frozenset(HIERARCHY.values()) | frozenset(OWNERSHIP.values())
+# kinds whose readable name is the last part of the qualified one, and so follows a rename
+NAMED = frozenset({"catalog", "schema", "table", "column", "tag"})
+
+
+LABELS = {
+    "catalog": "Catalog",
+    "schema": "Schema",
+    "table": "Table",
+    "column": "Column",
+    "sql": "SQL",
+    "tag": "Tag",
+    "metric": "AtomicMetric",  # until a fact says which
+    "wordroot": "WordRoot",
+    "modifier": "Modifier",
+    "unit": "Unit",
+    "valuedomain": "ValueDomain",
+}
+
+
+class NeedsRebuild(Exception):
+    """What the graph remembers cannot decide this exactly; the stored events can."""
+
+
+def stamp_of(version: Version, place: int) -> Stamp:
+    return Stamp(f"{version}{place:05x}")
+
+
+@dataclass(slots=True)
+class ColumnsState:
+    """The newest ColumnSet of a table.
+
+    `lacked` has an entry for each column in it: the newest set that lacked the column. Every other column is lacked by
+    this one. `digest` is that of the set's contents while no newer fact has touched a column, None afterwards.
+    """
+
+    at: Stamp
+    digest: str | None
+    lacked: dict[str, Stamp]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """At this time something was renamed to this name.
+
+    What was said before of the name itself was dead up to `floor`. mixed: it also had living facts of its own.
+    moved: it came from below another parent.
+    """
+
+    at: Stamp
+    floor: Stamp
+    mixed: bool
+    moved: bool
+
+
+@dataclass(slots=True)
+class NodeState:
+    ref: Ref | None
+    label: str | None = None
+    label_at: Stamp = NEVER
+    exists_at: Stamp = NEVER
+    floor: Stamp = NEVER
+    props: dict[str, tuple[Stamp, Any]] = field(default_factory=dict)
+    columns: ColumnsState | None = None
+    link_sets: dict[str, Stamp] = field(default_factory=dict)
+    renames: dict[Stamp, Ref] = field(default_factory=dict)
+    arrivals: list[Arrival] = field(default_factory=list)
+    column_renamed_at: Stamp = NEVER
+    count: int | None = None
+    # what others than the merge wrote on the node, such as an embedding
+    foreign: dict[str, Any] = field(default_factory=dict)
+    vector: str | None = None
+
+    @property
+    def arrived_at(self) -> Stamp:
+        return self.arrivals[-1].at if self.arrivals else NEVER
+
+
+@dataclass(slots=True)
+class EdgeState:
+    """first: only for HAS_METRIC, the oldest fact that put the metric under the schema."""
+
+    at: Stamp
+    linked: bool
+    props: dict[str, Any] = field(default_factory=dict)
+    first: Stamp = NEVER
+
+
+@dataclass(slots=True)
+class State:
+    """Loaded nodes (None: absent) and edges by their shown type, with what they look like in the store."""
+
+    tenant: str
+    tenant_node: Node | None = None
+    nodes: dict[str, NodeState | None] = field(default_factory=dict)
+    edges: dict[EdgeKey, EdgeState] = field(default_factory=dict)
+    stored_nodes: dict[str, Node] = field(default_factory=dict)
+    stored_edges: dict[EdgeKey, Edge] = field(default_factory=dict)
+    # the edges that follow from names, as far as they were loaded: they lead to what is below
+    derived: set[EdgeKey] = field(default_factory=set)
+    asked_links: set[EdgeKey] = field(default_factory=set)
+    # nodes of which all edges, or those of a type, are loaded
+    surrounded: set[str] = field(default_factory=set)
+    asked_types: set[tuple[str, str]] = field(default_factory=set)
+    # where to look for what is below a node and for the edges at it
+    _below: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _edges_at: dict[str, set[EdgeKey]] = field(default_factory=lambda: defaultdict(set))
+
+    def node(self, ref: Ref) -> NodeState:
+        """The state of an asset, created if absent."""
+        state = self.find(ref)
+        if state is None:
+            state = NodeState(ref)
+            self.put_node(ref.id, state)
+        elif state.ref is None:
+            state.ref = ref
+        return state
+
+    def find(self, ref: Ref) -> NodeState | None:
+        if ref.id not in self.nodes and ref.parent is not None and ref.parent.id not in self.stored_nodes:
+            # what is stored is never without what is above it
+            self.find(ref.parent)
+            return None
+        return self.nodes[ref.id]
+
+    def put_node(self, id: str, node: NodeState | None) -> None:
+        self.nodes[id] = node
+        if node is not None and node.ref is not None and node.ref.parent is not None:
+            self._below[node.ref.parent.id].add(id)
+
+    def put_edge(self, key: EdgeKey, edge: EdgeState) -> None:
+        self.edges[key] = edge
+        self._edges_at[key.from_id].add(key)
+        self._edges_at[key.to_id].add(key)
+
+    def children(self, ref: Ref) -> list[Ref]:
+        """Assets directly below by name that are remembered."""
+        nodes = [self.nodes[id] for id in self._below.get(ref.id, ())]
+        return sorted((node.ref for node in nodes if node is not None and node.ref), key=lambda child: child.name)
+
+    def below(self, ref: Ref) -> Iterator[Ref]:
+        for child in self.children(ref):
+            yield child
+            yield from self.below(child)
+
+    def edges_of(self, ids: Iterable[str]) -> list[EdgeKey]:
+        return sorted({key for id in ids for key in self._edges_at.get(id, ()) if key in self.edges})
+
+
+class _AllKnown(dict[str, NodeState | None]):
+    """What is not there is absent, not merely not loaded."""
+
+    def __missing__(self, id: str) -> None:
+        return None
+
+
+def empty_state(tenant: str) -> State:
+    """A state that holds the whole graph: nothing has to be loaded into it."""
+    return State(tenant, nodes=_AllKnown())
+
+
+def path(ref: Ref) -> Iterator[Ref]:
+    """The asset and all above it."""
+    above: Ref | None = ref
+    while above is not None:
+        yield above
+        above = above.parent
+
+
+def column_of(table: Ref, name: str) -> Ref:
+    return Ref("column", (*table.name, name))

@@ -1,0 +1,233 @@
+"""Generated events over a few names, a store in plain dicts, and how a list of events arrives in groups."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from platform_defs.access.tenants import Tenant
+from platform_defs.graph.batch import merge_props
+from platform_defs.graph.model import Applied, Edge, EdgeKey, Node, Operation, UpsertEdges, UpsertNodes
+from platform_defs.graph.port import GraphStore, GraphTransaction
+from platform_defs.lineage.apply import Stamped, apply_events
+from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Ref, Renamed, Unlinked
+from platform_defs.lineage.version import Version
+from tests.graph.plain_model import PlainModel
+
+T = TypeVar("T")
+
+CATALOG = Ref("catalog", ("m", "c"))
+SCHEMAS = [Ref("schema", (*CATALOG.name, name)) for name in ("s", "z")]
+TABLES = [Ref("table", (*SCHEMAS[0].name, name)) for name in ("a", "b", "c")] + [Ref("table", (*SCHEMAS[1].name, "a"))]
+TAGS = [Ref("tag", (name,)) for name in ("t", "u")]
+METRICS = [Ref("metric", (name,)) for name in ("m", "n")]
+SQLS = [Ref("sql", (name,)) for name in ("q", "r")]
+COLUMNS = ("x", "y", "w")
+
+
+def column(table: Ref, name: str) -> Ref:
+    return Ref("column", (*table.name, name))
+
+
+class PlainStore:
+    """The port in plain dicts: what the merge alone does is seen without waiting for a database."""
+
+    def __init__(self, tenant: int) -> None:
+        self.tenant = tenant
+        self.model = PlainModel()
+        self.reads: list[str] = []
+
+    def update(self, work: Callable[[GraphTransaction], T]) -> T:
+        return work(self)
+
+    def apply(self, operations: Iterable[Operation]) -> Applied:
+        steps = list(operations)
+        for step in steps:
+            if isinstance(step, UpsertNodes):
+                assert all("\x00" not in node.id for node in step.nodes)
+            self.model.apply([step])
+            if isinstance(step, UpsertEdges):
+                assert all(edge.key in self.model.links for edge in step.edges), "an edge without its ends"
+        return Applied()
+
+    def nodes(self, ids: Sequence[str]) -> Mapping[str, Node]:
+        self.reads.append("nodes")
+        found = {item.id: item for item in self.model.stream() if isinstance(item, Node)}
+        return {id: Node(id, frozenset(found[id].labels), dict(found[id].props)) for id in ids if id in found}
+
+    def edges(self, ids: Sequence[str], *, types: Sequence[str] | None = None) -> list[Edge]:
+        self.reads.append("edges")
+        return [
+            Edge(*key, dict(props))
+            for key, props in self.model.links.items()
+            if (key.from_id in ids or key.to_id in ids) and (types is None or key.type in types)
+        ]
+
+    def links(self, keys: Sequence[EdgeKey]) -> Mapping[EdgeKey, Edge]:
+        self.reads.append("links")
+        return {key: Edge(*key, merge_props(self.model.links[key], {})) for key in keys if key in self.model.links}
+
+    def stream(self) -> Iterator[Node | Edge]:
+        return self.model.stream()
+
+    def clear(self) -> None:
+        self.model = PlainModel()
+
+
+# what one event may say; every draw is the facts of one event
+
+tables = st.sampled_from(TABLES)
+names = st.sampled_from(COLUMNS)
+columns = st.builds(column, tables, names)
+words = st.sampled_from(["p", "q", None])
+column_props = st.fixed_dictionaries({}, optional={"dataType": words, "description": words})
+table_props = st.fixed_dictionaries(
+    {}, optional={"description": words, "producer": words, "properties.k": words, "properties.l": words}
+)
+
+
+def exists(ref: Ref, props: Mapping[str, Any]) -> list[Fact]:
+    labels = {
+        "table": "Table",
+        "column": "Column",
+        "schema": "Schema",
+        "catalog": "Catalog",
+        "tag": "Tag",
+        "sql": "SQL",
+    }
+    return [Exists(ref, labels[ref.kind], {**props, "name": ref.name[-1]})]
+
+
+def loaded(table: Ref, props: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]) -> list[Fact]:
+    some = tuple(Exists(column(table, name), "Column", given[name]) for name in given)
+    return [Exists(table, "Table", props), ColumnSet(table, some)]
+
+
+def tagged(asset: Ref, tags: list[Ref]) -> list[Fact]:
+    return [LinkSet(asset, frozenset({"HAS_TAG"}), tuple(Linked("HAS_TAG", asset, tag) for tag in tags))]
+
+
+def registered(metric: Ref, label: str, schema: Ref, measured: list[Ref], unit: str | None) -> list[Fact]:
+    links = tuple(Linked("MEASURES", metric, one) for one in measured)
+    return [
+        Exists(metric, label, {"code": metric.name[0], "unit": unit}),
+        Exists(schema, "Schema"),
+        Linked("HAS_METRIC", schema, metric),
+        LinkSet(metric, frozenset({"MEASURES"}), links),
+    ]
+
+
+def ran(sql: Ref, source: Ref, target: Ref, pair: tuple[str, str], kind: str, with_columns: bool) -> list[Fact]:
+    begin, end = column(source, pair[0]), column(target, pair[1])
+    facts: list[Fact] = [
+        Exists(source, "Table", {"producer": kind}),
+        Exists(target, "Table"),
+        Exists(sql, "SQL", {"content": "insert"}),
+        Linked("INPUT_OF", source, sql),
+        Linked("OUTPUT_TO", sql, target),
+    ]
+    if with_columns:
+        facts += [Exists(begin, "Column"), Exists(end, "Column"), Linked("DERIVES_FROM", end, begin, {"type": kind})]
+    return facts
+
+
+plain_events = st.one_of(
+    st.builds(exists, tables, table_props),
+    st.builds(exists, columns, column_props),
+    st.builds(exists, st.sampled_from([*SCHEMAS, CATALOG, *TAGS]), table_props),
+    st.builds(loaded, tables, table_props, st.dictionaries(names, column_props)),
+    st.builds(loaded, tables, table_props, st.sampled_from([{"x": {}}, {"x": {"dataType": "p"}, "y": {}}])),
+    st.builds(lambda ref: [Dropped(ref)], st.one_of(tables, columns, st.sampled_from([*TAGS, *METRICS, *SQLS]))),
+    st.builds(lambda ref: [Dropped(ref)], st.sampled_from([*SCHEMAS, CATALOG])),
+    st.builds(tagged, st.one_of(tables, columns), st.lists(st.sampled_from(TAGS), unique=True)),
+    st.builds(lambda ref, tag: [Linked("HAS_TAG", ref, tag)], st.one_of(tables, columns), st.sampled_from(TAGS)),
+    st.builds(lambda ref, tag: [Unlinked("HAS_TAG", ref, tag)], st.one_of(tables, columns), st.sampled_from(TAGS)),
+    st.builds(lambda ref, sql: [Unlinked("INPUT_OF", ref, sql)], tables, st.sampled_from(SQLS)),
+    st.builds(
+        registered,
+        st.sampled_from(METRICS),
+        st.sampled_from(["AtomicMetric", "DerivedMetric"]),
+        st.sampled_from(SCHEMAS),
+        st.lists(columns, max_size=2, unique=True),
+        words,
+    ),
+    st.builds(
+        ran,
+        st.sampled_from(SQLS),
+        tables,
+        tables,
+        st.tuples(names, names),
+        st.sampled_from(["DIRECT", "INDIRECT"]),
+        st.booleans(),
+    ),
+    st.builds(lambda ref, name: [Dropped(ref), *exists(column(ref, name), {})], tables, names),
+)
+renames = st.one_of(
+    st.builds(lambda ref, new: [Renamed(ref, new), Exists(new, "Table")], tables, tables),
+    st.builds(lambda ref, new: [Renamed(ref, new)], tables, tables),
+    st.builds(lambda table, one, two: [Renamed(column(table, one), column(table, two))], tables, names, names),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn, events: st.SearchStrategy[list[Fact]]) -> tuple[list[Stamped], list[list[Stamped]]]:
+    """Events in the order of their versions, and the groups in which they arrive: shuffled, some twice."""
+    said = draw(st.lists(events, min_size=1, max_size=9))
+    in_order = [Stamped(Version(f"{at:032x}"), tuple(facts)) for at, facts in enumerate(said, 1)]
+    twice = draw(st.lists(st.sampled_from(in_order), max_size=3))
+    arriving = draw(st.permutations([*in_order, *twice]))
+    cuts = sorted({0, len(arriving), *draw(st.lists(st.integers(1, len(arriving)), max_size=5))})
+    return in_order, [arriving[begin:end] for begin, end in pairwise(cuts)]
+
+
+def arrive(store: GraphStore, tenant: Tenant, groups: Sequence[Sequence[Stamped]]) -> int:
+    """Applies group by group as the sink does, and says how often everything so far had to be built anew."""
+    rebuilds = 0
+    for at, group in enumerate(groups):
+        if apply_events(store, tenant, group).needs_rebuild:
+            rebuilds += 1
+            store.clear()
+            so_far = {event.version: event for some in groups[: at + 1] for event in some}
+            assert not apply_events(store, tenant, [so_far[version] for version in sorted(so_far)]).needs_rebuild
+    return rebuilds
+
+
+# few names and few events, so that they meet: of one table's columns, of a schema's metrics, of names that move
+
+_x_or_y = st.sampled_from([column(TABLES[0], name) for name in ("x", "y")])
+_dropped = st.builds(lambda ref: [Dropped(ref)], _x_or_y)
+_typed = st.fixed_dictionaries({}, optional={"dataType": st.sampled_from(["p", "q"])})
+column_events = st.one_of(
+    st.builds(loaded, st.just(TABLES[0]), st.just({}), st.dictionaries(st.sampled_from(["x", "y"]), _typed)),
+    st.builds(loaded, st.just(TABLES[0]), st.just({}), st.just({"x": {"dataType": "p"}})),
+    st.builds(exists, _x_or_y, st.sampled_from([{}, {"dataType": "r"}, {"description": "d"}])),
+    _dropped,
+    st.builds(lambda ref: [Dropped(ref)], st.just(TABLES[0])),
+    st.builds(lambda ref: [Linked("HAS_TAG", ref, TAGS[0]), Exists(TAGS[0], "Tag")], _x_or_y),
+)
+metric_events = st.one_of(
+    st.builds(
+        registered,
+        st.just(METRICS[0]),
+        st.sampled_from(["AtomicMetric", "DerivedMetric"]),
+        st.sampled_from(SCHEMAS),
+        st.just([]),
+        words,
+    ),
+    st.builds(lambda unit: [Exists(METRICS[0], "AtomicMetric", {"unit": unit})], words),
+    st.builds(lambda schema: [Unlinked("HAS_METRIC", schema, METRICS[0])], st.sampled_from(SCHEMAS)),
+    st.builds(lambda ref: [Dropped(ref)], st.sampled_from([*SCHEMAS, CATALOG, METRICS[0]])),
+)
+_two = st.sampled_from([TABLES[0], TABLES[1], TABLES[3]])
+moving_events = st.one_of(
+    st.builds(exists, _two, st.sampled_from([{}, {"description": "p"}, {"producer": "q"}])),
+    st.builds(loaded, _two, st.just({}), st.sampled_from([{"x": {}}, {"y": {"dataType": "p"}}])),
+    st.builds(exists, st.builds(column, _two, st.sampled_from(["x", "y"])), _typed),
+    st.builds(lambda ref: [Dropped(ref)], st.one_of(_two, st.builds(column, _two, st.just("x")))),
+    st.builds(lambda ref: [Dropped(ref)], st.sampled_from(SCHEMAS)),
+    st.builds(tagged, _two, st.lists(st.just(TAGS[0]), max_size=1)),
+    st.builds(lambda ref: [Linked("INPUT_OF", ref, SQLS[0]), Exists(SQLS[0], "SQL")], _two),
+    st.builds(lambda ref, new: [Renamed(ref, new)], _two, _two),
+    st.builds(lambda table: [Renamed(column(table, "x"), column(table, "y"))], _two),
+)

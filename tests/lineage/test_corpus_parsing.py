@@ -1,0 +1,84 @@
+"""The 327 real events of public projects: what has what we need is read, the rest is refused by the field it lacks."""
+
+import csv
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platform_defs.access.principal import SourceType
+from platform_defs.graph.values import check_labels, check_props
+from platform_defs.lineage.errors import InvalidEvent
+from platform_defs.lineage.events import parse_event
+from platform_defs.lineage.extract import facts_of
+from platform_defs.lineage.facts import ColumnSet, Exists, Linked
+from tests.needs import require
+
+pytestmark = pytest.mark.needs("data")
+REFUSED = ("eventTime", "run.runId")
+
+
+@cache
+def corpus() -> list[tuple[dict[str, str], Any]]:
+    folder = Path(require("data")) / "openlineage"
+    with (folder / "INDEX.tsv").open(newline="") as index:
+        rows = list(csv.DictReader(index, delimiter="\t"))
+    return [(row, json.loads((folder / row["file"]).read_text())) for row in rows]
+
+
+def lacks(raw: dict[str, Any]) -> str | None:
+    """The required field that an event of the corpus lacks."""
+    if not raw.get("eventTime"):
+        return "eventTime"
+    return "run.runId" if "run" in raw and not raw["run"].get("runId") else None
+
+
+def test_every_event_that_has_what_is_required_is_read_and_the_others_name_what_they_lack() -> None:
+    refused = {}
+    for row, raw in corpus():
+        try:
+            parse_event(raw)
+        except InvalidEvent as error:
+            refused[row["file"]] = error.field
+    assert refused == {row["file"]: lacks(raw) for row, raw in corpus() if lacks(raw)}
+    assert set(refused.values()) == set(REFUSED)
+    assert not [row["file"] for row, _ in corpus() if row["lenient_ok"] == "1" and row["file"] in refused]
+
+
+@pytest.mark.parametrize("source_type", SourceType)
+def test_every_event_says_facts_that_the_graph_can_hold(source_type: SourceType) -> None:
+    for _, raw in corpus():
+        if lacks(raw):
+            continue
+        extraction = facts_of(parse_event(raw), source_type)
+        for fact in extraction.facts:
+            for node in fact.columns if isinstance(fact, ColumnSet) else [fact]:
+                if isinstance(node, Exists):
+                    check_labels({node.label}, kind_required=True)
+                    # an entry of the map `properties` is no property by itself
+                    check_props({name: value for name, value in node.props.items() if "." not in name})
+                elif isinstance(node, Linked):
+                    check_props(node.props)
+
+
+def test_facts_depend_on_the_event_alone() -> None:
+    for _, raw in corpus():
+        if not lacks(raw):
+            again = json.loads(json.dumps(raw))
+            assert facts_of(parse_event(raw), SourceType.COMPUTE) == facts_of(parse_event(again), SourceType.COMPUTE)
+
+
+def test_no_table_of_a_compute_event_is_lost() -> None:
+    for row, raw in corpus():
+        if lacks(raw):
+            continue
+        event = parse_event(raw)
+        facts = facts_of(event, SourceType.COMPUTE).facts
+        tables = {fact.ref for fact in facts if isinstance(fact, Exists) and fact.ref.kind == "table"}
+        tied = {end for fact in facts if isinstance(fact, Linked) for end in (fact.source, fact.target)}
+        named = {(found.namespace, found.name) for found in event.datasets}
+        assert bool(tables) == bool(named), row["file"]
+        if event.inputs or event.outputs:
+            assert tables <= tied | {ref for ref in tables if any(end.parent == ref for end in tied)}, row["file"]

@@ -1,0 +1,40 @@
+"""Token buckets and the breaker, on a clock of their own."""
+
+from platform_defs.lineage.limits import Breaker, Buckets
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_tenant_gets_its_burst_and_then_its_rate() -> None:
+    clock = Clock()
+    buckets = Buckets(rate=2, burst=3, clock=clock)
+    assert [buckets.take(1) for _ in range(4)] == [True, True, True, False]
+    assert buckets.take(2)
+    clock.now += 1
+    assert [buckets.take(1) for _ in range(3)] == [True, True, False]
+    clock.now += 60
+    assert [buckets.take(1) for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_rate_of_zero_is_no_limit() -> None:
+    assert all(Buckets(rate=0, burst=1).take(1) for _ in range(10))
+
+
+def test_the_breaker_is_open_for_a_moment_after_a_failure_and_while_a_write_hangs() -> None:
+    clock = Clock()
+    breaker = Breaker(pause_s=1, clock=clock)
+    breaker.trip()
+    assert breaker.is_open
+    clock.now += 1.1
+    assert not breaker.is_open
+    breaker.hang(True)
+    clock.now += 60
+    assert breaker.is_open
+    breaker.hang(False)
+    assert not breaker.is_open

@@ -1,0 +1,147 @@
+"""New events become observations: one per table and tick, never more than a tick can report, under injective keys."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance, SensorResult, SkipReason, build_sensor_context
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from platform_defs.lineage import observations
+from platform_defs.lineage.observations import Table, key_of, lag_s, observe
+from platform_defs.store.lineage import lineage_events
+from sensors.lineage import lineage_observations, lineage_recovery
+from tests.lineage_events import run_event
+
+TIME = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def store(engine: Engine, events: list[dict[str, Any]], *, tenant: int = 7, applied: bool = True) -> None:
+    rows = [
+        {
+            "tenant_id": tenant,
+            "tenant_code": f"t{tenant}",
+            "tenant_name": "Tenant",
+            "event_time": datetime.fromisoformat(event["eventTime"]),
+            "event_type": event["eventType"],
+            "run_uuid": event["run"]["runId"],
+            "job_name": event["job"]["name"],
+            "job_namespace": event["job"]["namespace"],
+            "producer": event["producer"],
+            "_event_type": "RUN_EVENT",
+            "event": event,
+            "created_at": TIME,
+            "fingerprint": uuid.uuid4().hex * 2,
+            "graph_applied_at": TIME if applied else None,
+        }
+        for event in events
+    ]
+    with engine.begin() as connection:
+        connection.execute(lineage_events.insert(), rows)
+
+
+def at(second: int) -> str:
+    return (TIME + timedelta(seconds=second)).isoformat()
+
+
+def test_a_table_is_observed_once_a_tick_with_its_newest_event_and_the_count(engine: Engine) -> None:
+    store(engine, [run_event(job=f"job{second}", time=at(second)) for second in (1, 3, 2)])
+    tick = observe(engine, 0, without=set())
+    found = {observation.table.name: observation for observation in tick.observations}
+    assert set(found) == {"raw.orders", "mart.orders"}
+    assert (found["mart.orders"].job, found["mart.orders"].events) == ("spark/job3", 3)
+    assert found["mart.orders"].written
+    assert not found["raw.orders"].written
+    assert found["mart.orders"].columns == (("id", "bigint"), ("amount", "decimal(10,2)"))
+    assert observe(engine, tick.last_id, without=set()).observations == []
+
+
+def test_a_tick_reports_a_bounded_number_of_tables_and_the_next_one_goes_on(engine: Engine) -> None:
+    store(engine, [run_event(reads=(), writes=(f"mart.t{number}",)) for number in range(501)])
+    first = observe(engine, 0, without=set())
+    second = observe(engine, first.last_id, without=set())
+    assert (len(first.observations), len(second.observations)) == (500, 1)
+
+
+def test_a_tenant_that_is_switched_off_is_passed_over(engine: Engine) -> None:
+    store(engine, [run_event()], tenant=7)
+    store(engine, [run_event()], tenant=8)
+    tick = observe(engine, 0, without={7})
+    assert {observation.table.tenant_id for observation in tick.observations} == {8}
+    assert observe(engine, tick.last_id, without=set()).observations == []
+
+
+def test_what_was_stored_a_moment_ago_waits_for_neighbours_that_commit_later(engine: Engine) -> None:
+    store(engine, [run_event()])
+    assert observe(engine, 0, without=set(), at=TIME + timedelta(seconds=1)).observations == []
+
+
+def test_the_lag_is_the_age_of_the_oldest_event_not_observed(engine: Engine) -> None:
+    assert lag_s(engine) == 0
+    store(engine, [run_event()])
+    assert lag_s(engine) > 0
+    observations.save(engine, observe(engine, 0, without=set()).last_id)
+    assert lag_s(engine) == 0
+
+
+tables = st.builds(Table, st.integers(1, 3), st.text(max_size=200), st.text(max_size=200))
+
+
+@given(tables, tables)
+def test_two_tables_have_two_keys(one: Table, other: Table) -> None:
+    assert (key_of(one) == key_of(other)) == (one == other)
+    assert ("/".join(key_of(one)) == "/".join(key_of(other))) == (one == other)
+    assert len("/".join(key_of(one))) < 450
+
+
+@pytest.fixture
+def home(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    from platform_defs.settings import Settings
+    from platform_defs.store import migrate
+    from platform_defs.store.engine import open_engine
+
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    opened = open_engine(Settings.load().database_url)
+    migrate.upgrade(opened)
+    yield opened
+    opened.dispose()
+
+
+def test_the_sensor_shows_external_tables_with_their_job_and_schema(home: Engine) -> None:
+    store(home, [run_event(job="nightly")])
+    with DagsterInstance.ephemeral() as instance:
+        result = lineage_observations(build_sensor_context(instance=instance))
+        assert isinstance(result, SensorResult)
+        found = {event.asset_key.path[-1]: event for event in result.asset_events}
+        written = found["mart.orders"]
+        assert written.asset_key.path == ["lineage", "7", "hive%3A%2F%2Fwarehouse", "mart.orders"]
+        assert written.metadata["producing job"].value == "spark/nightly"
+        columns = written.metadata["dagster/column_schema"].value.columns
+        assert [column.name for column in columns] == ["id", "amount"]
+        again = lineage_observations(build_sensor_context(instance=instance, cursor=result.cursor))
+        assert isinstance(again, SkipReason)
+
+
+def test_the_sensor_can_be_switched_off(home: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    store(home, [run_event()])
+    monkeypatch.setenv("PLATFORM_LINEAGE_OBSERVE", "false")
+    with DagsterInstance.ephemeral() as instance:
+        assert isinstance(lineage_observations(build_sensor_context(instance=instance)), SkipReason)
+
+
+def test_the_recovery_sensor_writes_one_row_of_work_when_the_graph_lacks_events(home: Engine) -> None:
+    from platform_defs.runner import work
+
+    with DagsterInstance.ephemeral() as instance:
+        lineage_recovery(build_sensor_context(instance=instance))
+        assert work.claim(home, "test", 10) == []
+        store(home, [run_event()], applied=False)
+        for _ in range(2):
+            lineage_recovery(build_sensor_context(instance=instance))
+        rows = work.claim(home, "test", 10)
+    assert {row.kind for row in rows} == {"lineage_apply"}
+    assert len(rows) <= 2  # two intervals at most

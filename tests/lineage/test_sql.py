@@ -1,0 +1,125 @@
+"""Column lineage out of SQL text: what derives from what, through everything a statement can be built of."""
+
+import logging
+
+import pytest
+
+from platform_defs.lineage.compute.sql import MAX_SQL_LENGTH, Schemas, column_outputs, same_table
+
+KNOWN: Schemas = ((("s", "a"), ("id", "X")), (("s", "b"), ("id", "y")))
+
+
+def read(sql: str, dialect: str = "postgres", schemas: Schemas = ()) -> dict[str, set[str]]:
+    """Output column -> its sources as table.column:subtype."""
+    return {
+        output.column: {f"{'.'.join(source.table)}.{source.column}:{source.subtype[0]}" for source in output.sources}
+        for output in column_outputs(sql, dialect, schemas)
+    }
+
+
+@pytest.mark.parametrize(
+    ("sql", "lineage"),
+    [
+        ("select id from s.a", {"id": {"s.a.id:I"}}),
+        ("select t.id as k, t.x + 1 as z from s.a t", {"k": {"s.a.id:I"}, "z": {"s.a.x:T"}}),
+        ("select count(x) as n from s.a", {"n": {"s.a.x:A"}}),
+        ("create table t as select id from s.a", {"id": {"s.a.id:I"}}),
+        ("create view t (k) as select id from s.a", {"k": {"s.a.id:I"}}),
+        ("insert into t (k, v) select id, x from s.a", {"k": {"s.a.id:I"}, "v": {"s.a.x:I"}}),
+        ("with c as (select id as k from s.a) insert into t select k from c", {"k": {"s.a.id:I"}}),
+        ("insert into t with c as (select sum(id) as k from s.a) select k from c", {"k": {"s.a.id:A"}}),
+        ("select q.k from (select x * 2 as k from s.a) q", {"k": {"s.a.x:T"}}),
+        ("select id from s.a union all select y from s.b", {"id": {"s.a.id:I", "s.b.y:I"}}),
+        ("select a.id, b.y from s.a join s.b on a.id = b.id", {"id": {"s.a.id:I"}, "y": {"s.b.y:I"}}),
+        ("select (select max(y) from s.b) as m from s.a", {"m": {"s.b.y:A"}}),
+        ("select (select b.y from s.b where b.id = t.id) as m from s.a t", {"m": {"s.b.y:T"}}),
+        ("with c as (select * from s.a) select id from c", {"id": {"s.a.id:I"}}),
+        (
+            "with recursive r as (select id from s.a union all select r.id from r) select id from r",
+            {"id": {"s.a.id:I"}},
+        ),
+        ("select x + 1 as z, z * 2 as w from s.a", {"z": {"s.a.x:T"}, "w": {"s.a.x:T"}}),
+        ("select case when x > 0 then id end as k from s.a", {"k": {"s.a.x:T", "s.a.id:T"}}),
+        ("select 1 as one from s.a", {}),
+        ("delete from s.a", {}),
+        ("", {}),
+        ("-- nothing", {}),
+    ],
+)
+def test_columns_are_followed_to_their_tables(sql: str, lineage: dict[str, set[str]]) -> None:
+    assert read(sql) == lineage
+
+
+def test_stars_over_stars_end() -> None:
+    level = "c{next} as (select * from c{last} l, c{last} r)"
+    levels = [level.format(next=last + 1, last=last) for last in range(40)]
+    sql = " ".join([", ".join(["with c0 as (select id, x from s.a)", *levels]), "select id from c40"])
+    assert read(sql) == {}
+    assert read(sql.replace("from c40", "from c2")) == {"id": {"s.a.id:I"}}
+
+
+def test_known_schemas_expand_stars_and_tell_whose_a_column_is() -> None:
+    assert read("insert into t select * from s.a", schemas=KNOWN) == {"id": {"s.a.id:I"}, "X": {"s.a.X:I"}}
+    assert read("select X, y from s.a, s.b", schemas=KNOWN) == {"X": {"s.a.X:I"}, "y": {"s.b.y:I"}}
+    assert read("select id from s.a join s.b using (id)", schemas=KNOWN) == {"id": {"s.a.id:I", "s.b.id:I"}}
+
+
+def test_a_column_that_may_come_from_two_tables_is_not_guessed() -> None:
+    assert read("select z from s.a, s.b") == {}
+
+
+def test_a_star_that_nobody_can_expand_does_not_shift_the_listed_columns() -> None:
+    assert read("insert into t (a, b, c) select *, x from s.a") == {}
+
+
+@pytest.mark.parametrize("dialect", ["snowflake", "bigquery", "spark", "trino", "mysql", ""])
+def test_names_keep_the_case_they_are_written_in(dialect: str) -> None:
+    assert read("select Id as OrderId from Sales.Orders", dialect) == {"OrderId": {"Sales.Orders.Id:I"}}
+
+
+def test_the_target_is_told() -> None:
+    (output,) = column_outputs("insert into db.s.t select id from s.a", "postgres", ())
+    assert (output.target, output.position, output.width, output.named) == (("db", "s", "t"), 0, 1, False)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select (",
+        "not sql at all",
+        "\x00\x01",
+        "select " + "(" * 5000 + "1" + ")" * 5000,
+        " + ".join(["select x", *["x"] * 4000, "1 as s from a"]),
+        " ".join(["select x from a", "--", "y" * MAX_SQL_LENGTH]),
+        "GRANT ALL ON x TO y",
+        "select * from a; drop table b; select (",
+    ],
+    ids=["open", "prose", "control", "deep", "wide", "long", "grant", "several"],
+)
+def test_what_cannot_be_analysed_says_nothing_and_warns_of_nothing(sql: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert column_outputs(sql, "postgres", ()) == ()
+    assert caplog.records == []
+
+
+def test_answers_are_remembered() -> None:
+    column_outputs.cache_clear()
+    for _ in range(3):
+        column_outputs("select id from s.a", "postgres", ())
+    assert column_outputs.cache_info().misses == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "full", "same"),
+    [
+        (("A",), ("db", "s", "a"), True),
+        (("s", "a"), ("db", "s", "a"), True),
+        (("x", "db", "s", "a"), ("db", "s", "a"), True),
+        (("t", "a"), ("db", "s", "a"), False),
+        ((), ("a",), False),
+    ],
+)
+def test_a_table_may_be_written_without_its_database(
+    written: tuple[str, ...], full: tuple[str, ...], same: bool
+) -> None:
+    assert same_table(written, full) is same

@@ -1,0 +1,108 @@
+"""The jobs of the sink as Dagster runs them: recovery applies what waits, retention forgets what is old."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+from sqlalchemy import Engine, func, select, update
+
+from platform_defs.access.principal import Principal, SourceType
+from platform_defs.access.tenants import DEMO_TENANT, add_tenant
+from platform_defs.definitions import defs
+from platform_defs.graph.embedded import EmbeddedGraph
+from platform_defs.graph.lines import graph_lines
+from platform_defs.lineage import dead_letters, marks, raw
+from platform_defs.lineage.dead_letters import Refusal
+from platform_defs.lineage.directory import StoredTenants
+from platform_defs.lineage.intake import Intake
+from platform_defs.settings import Settings
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine, transact
+from platform_defs.store.lineage import lineage_dead_letter, lineage_events
+from tests.lineage_events import run_event
+
+# Dagster warns of itself when one resource needs another
+pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")
+SOURCE = Principal("key", "spark", frozenset(), SourceType.COMPUTE, DEMO_TENANT)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    opened = open_engine(Settings.load().database_url)
+    migrate.upgrade(opened)
+    add_tenant(opened, DEMO_TENANT)
+    yield opened
+    opened.dispose()
+
+
+def store_without_graph(engine: Engine, count: int) -> None:
+    intake = Intake(StoredTenants(engine))
+    items = [intake.take(SOURCE, run_event(job=f"job{number}")).item for number in range(count)]
+    transact(engine, lambda connection: raw.insert(connection, [item.row for item in items]))
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    transact(engine, lambda connection: connection.execute(update(lineage_events).values(created_at=an_hour_ago)))
+
+
+def run(job: str) -> None:
+    with DagsterInstance.ephemeral() as instance:
+        assert defs.resolve_job_def(job).execute_in_process(instance=instance).success
+
+
+def lines(engine: Engine) -> list[str]:
+    return list(graph_lines(EmbeddedGraph.on(engine).for_tenant(DEMO_TENANT.id)))
+
+
+def count(engine: Engine, table: object) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(select(func.count()).select_from(table)).scalar_one())  # type: ignore[arg-type]
+
+
+def test_the_recovery_job_applies_waiting_events_once(home: Engine) -> None:
+    store_without_graph(home, 3)
+    assert lines(home) == []
+    run("lineage_apply")
+    found = lines(home)
+    assert any("OUTPUT_TO" in line for line in found)
+    assert any('"executionCount": 3' in line for line in found)
+    run("lineage_apply")
+    assert lines(home) == found
+
+
+def test_the_recovery_job_rebuilds_marked_tenants(home: Engine) -> None:
+    store_without_graph(home, 2)
+    run("lineage_apply")
+    found = lines(home)
+    EmbeddedGraph.on(home).for_tenant(DEMO_TENANT.id).clear()
+    transact(home, lambda connection: marks.request(connection, [DEMO_TENANT.id]))
+    run("lineage_apply")
+    assert lines(home) == found
+    assert marks.pending(home) == []
+
+
+def test_a_request_that_comes_during_a_rebuild_stays_open(home: Engine) -> None:
+    transact(home, lambda connection: marks.request(connection, [1]))
+    before = marks.requested(home, 1)
+    transact(home, lambda connection: marks.request(connection, [1]))
+    marks.answer(home, 1, before, first=None)
+    assert [mark.tenant_id for mark in marks.pending(home)] == [1]
+    marks.answer(home, 1, marks.requested(home, 1), first=None)
+    assert marks.pending(home) == []
+
+
+def test_retention_forgets_what_is_older_than_the_settings_say(home: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_without_graph(home, 3)
+    dead_letters.keep(home, SOURCE, [Refusal("{}", "eventTime: expected")])
+    run("lineage_retention")
+    assert (count(home, lineage_events), count(home, lineage_dead_letter)) == (3, 1)
+    old = datetime.now(UTC) - timedelta(days=31)
+    for table in (lineage_events, lineage_dead_letter):
+        with home.begin() as connection:
+            connection.execute(update(table).values(created_at=old))
+    run("lineage_retention")
+    assert (count(home, lineage_events), count(home, lineage_dead_letter)) == (3, 0)
+    monkeypatch.setenv("PLATFORM_LINEAGE_RETENTION_DAYS", "30")
+    run("lineage_retention")
+    assert count(home, lineage_events) == 0
