@@ -1,0 +1,78 @@
+"""`platform up`: prepares the home and runs everything in it until Ctrl-C."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Mapping
+
+import click
+
+from platform_defs.settings import Settings
+
+
+@click.command("up")
+@click.option("--api-port", type=click.IntRange(1, 65535), help="Port of the API; default PLATFORM_API_PORT, 8000.")
+@click.option("--ui-port", type=click.IntRange(1, 65535), help="Port of the UI; default PLATFORM_UI_PORT, 3000.")
+def command(api_port: int | None, ui_port: int | None) -> None:
+    """Start code server, Dagster UI, daemon, runner and API, and keep them running.
+
+    Migrates the database first and issues a demo key. When everything is ready it prints the addresses and writes
+    up.json into PLATFORM_HOME. Ctrl-C or SIGTERM stops all of it.
+    """
+    began = time.monotonic()
+    # from here on a SIGTERM unwinds as Ctrl-C does, so that the lock file goes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # imported here: `platform up --help` needs none of it
+    from platform_defs.api.server import refuse_open_door
+    from platform_defs.supervisor.home import UpFile, only_one
+    from platform_defs.supervisor.ports import free_port, require_free
+    from platform_defs.supervisor.processes import LOOPBACK, environment, specs, url
+
+    settings = Settings.load()
+    chosen = {"api_port": api_port, "ui_port": ui_port}
+    settings = settings.model_copy(update={name: port for name, port in chosen.items() if port is not None})
+    refuse_open_door(settings.auth, settings.api_host)
+    if settings.api_port == settings.ui_port:
+        raise click.UsageError(f"port {settings.api_port} cannot serve both the API and the UI")
+
+    with only_one(settings.home) as lock:
+        up_path = settings.home / "up.json"
+        up_path.unlink(missing_ok=True)  # what a killed one left
+        require_free(settings.api_host, settings.api_port, "API", "--api-port")
+        require_free(settings.ui_host, settings.ui_port, "UI", "--ui-port")
+
+        from platform_defs import dagster_instance, stores
+        from platform_defs.store.engine import open_engine
+        from platform_defs.supervisor.demo import demo_key
+        from platform_defs.supervisor.engine import Supervisor
+        from platform_defs.supervisor.output import Output
+
+        stores.upgrade(settings)
+        engine = open_engine(settings.database_url, pool_size=1)
+        try:
+            key = demo_key(engine, settings.home)
+        finally:
+            engine.dispose()
+        dagster_instance.prepare(settings)
+        code_port = free_port(LOOPBACK)
+        workspace = dagster_instance.write_workspace(settings, LOOPBACK, code_port)
+
+        api, ui = url(settings.api_host, settings.api_port), url(settings.ui_host, settings.ui_port)
+        up_file = UpFile(up_path, {"api": api, "ui": ui, "demo_key": key})
+        children = specs(settings, code_port, workspace, environment(settings))
+        output = Output([child.name for child in children])
+        table_shown = False
+
+        def on_change(pids: Mapping[str, int]) -> None:
+            nonlocal table_shown
+            up_file.write(pids)
+            if not table_shown:
+                table_shown = True
+                rows = [("API", f"{api}/docs"), ("Dagster UI", ui), ("Demo key", key), ("Home", str(settings.home))]
+                output.table(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
+
+        try:
+            asyncio.run(Supervisor(children, output, on_change=on_change, held=[lock]).run())
+        finally:
+            up_file.remove()

@@ -1,0 +1,1 @@
+"""`platform up`: starts the platform's processes, keeps them running, and ends them all together."""

@@ -1,0 +1,33 @@
+"""The demo tenant and its key, so that a newcomer can post something at once."""
+
+import os
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from platform_defs.access.keys import issue_key, verify_key
+from platform_defs.access.principal import SCOPES, SourceType
+from platform_defs.access.tenants import DEMO_TENANT, add_tenant
+from platform_defs.errors import AccessError
+
+
+def demo_key(engine: Engine, home: Path) -> str:
+    """The key in the home's demo.key; a new one where the file is missing or this database does not know its key."""
+    add_tenant(engine, DEMO_TENANT)
+    path = home / "demo.key"
+    if path.exists() and _is_valid(engine, key := path.read_text(encoding="utf-8").strip()):
+        return key
+    key = issue_key(engine, "demo", SCOPES, source_type=SourceType.COMPUTE, tenant_id=DEMO_TENANT.id)
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(key + "\n")
+    return key
+
+
+def _is_valid(engine: Engine, key: str) -> bool:
+    try:
+        # a key from before a scope was added opens less than the demo promises
+        return verify_key(engine, key).scopes >= set(SCOPES)
+    except AccessError:
+        return False

@@ -1,0 +1,224 @@
+"""The supervisor itself: starts the children, waits until all are ready, restarts those that end, stops all at once."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from platform_defs.supervisor.child import Backoff, Broken, ChildSpec, GuardedProcess, NotReady, StartFailed
+from platform_defs.supervisor.guard import adopt_orphans, descendants, own_children, send
+from platform_defs.supervisor.output import Output
+
+LAST_LINES_S = 0.5
+REAP_EVERY_S = 2.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Limits:
+    start_s: float = 180.0
+    start_attempts: int = 3
+    probe_every_s: float = 0.15
+    # between the last child's grace and the promise that a stop takes at most 10 s
+    after_kill_s: float = 2.0
+    shown_lines: int = 15
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class Supervisor:
+    """`on_change` gets the pids when everything became ready, and again whenever a child was restarted after that."""
+
+    def __init__(
+        self,
+        specs: Sequence[ChildSpec],
+        output: Output,
+        *,
+        on_change: Callable[[Mapping[str, int]], None],
+        held: Sequence[int] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        self._specs = specs
+        self._output = output
+        self._on_change = on_change
+        self._held = held
+        self._limits = limits or Limits()
+        self._running: dict[str, GuardedProcess] = {}
+        self._pids: dict[str, int] = {}
+        self._missing: dict[str, str] = {spec.name: "not started" for spec in specs}
+        self._all_ready = False
+        self._reaping: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Returns after a requested stop; raises StartFailed when the children do not become ready."""
+        adopt_orphans()
+        loop = asyncio.get_running_loop()
+        self._end: asyncio.Future[None] = loop.create_future()
+        self._stopping = asyncio.Event()
+        self._spawning = asyncio.Lock()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._on_signal)
+        late = loop.call_later(self._limits.start_s, self._on_late_start)
+        tasks = [asyncio.create_task(self._keep(spec)) for spec in self._specs]
+        for task in tasks:
+            task.add_done_callback(self._on_task_done)
+        try:
+            await self._end
+        finally:
+            late.cancel()
+            await self._stop(tasks)
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self) -> None:
+        if not self._end.done():
+            self._output.say("stopping")
+            self._end.set_result(None)
+        elif self._stopping.is_set():
+            for process in self._running.values():  # asked twice: at once
+                process.kill()
+
+    def _on_late_start(self) -> None:
+        if not self._all_ready:
+            waiting = "; ".join(f"{name}: {reason}" for name, reason in self._missing.items())
+            self._fail(f"not ready after {self._limits.start_s:.0f} s: {waiting}")
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) and not self._end.done():
+            self._end.set_exception(error)
+
+    def _fail(self, reason: str) -> None:
+        if not self._end.done():
+            self._end.set_exception(StartFailed(reason))
+
+    async def _keep(self, spec: ChildSpec) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            code = await self._live_once(spec)
+            if self._stopping.is_set():
+                return
+            failures = self._limits.backoff.failures(failures, time.monotonic() - started)
+            if not self._all_ready and failures >= self._limits.start_attempts:
+                self._fail_with_tail(
+                    spec.name, f"{spec.name} ended {failures} times during the start (exit code {code})"
+                )
+                return
+            if spec.leaves_rest:
+                self._reaping = self._reaping or asyncio.create_task(self._reap_strays())
+            delay = self._limits.backoff.delay(failures)
+            self._output.say(f"{spec.name} ended with exit code {code}; starting it again in {delay:g} s")
+            await self._sleep_unless_stopped(delay)
+
+    async def _live_once(self, spec: ChildSpec) -> int:
+        started_at = time.time()
+        async with self._spawning:
+            process = await GuardedProcess.start(spec, self._held)
+            self._running[spec.name] = process
+        logs = asyncio.create_task(self._copy_lines(spec.name, process))
+        probing: asyncio.Task[None] | None = None
+        try:
+            self._pids[spec.name] = await process.pid()
+            probing = asyncio.create_task(self._probe(spec, started_at))
+            if self._stopping.is_set():
+                process.ask()
+            if self._all_ready:
+                self._on_change({spec.name: self._pids[spec.name] for spec in self._specs})
+            code = await process.wait()
+            if code < 0:
+                await self._end_strays()
+            # what a crashed child leaves to its successor may hold the log open for as long as it lives
+            await asyncio.wait([logs], timeout=LAST_LINES_S if spec.leaves_rest else None)
+            return code
+        finally:
+            if probing:
+                probing.cancel()
+            logs.cancel()
+            process.close()
+            del self._running[spec.name]
+
+    async def _copy_lines(self, name: str, process: GuardedProcess) -> None:
+        async for line in process.lines():
+            self._output.line(name, line)
+
+    async def _probe(self, spec: ChildSpec, started_at: float) -> None:
+        while not self._stopping.is_set():
+            try:
+                await asyncio.to_thread(spec.probe, started_at)
+            except NotReady as reason:
+                if spec.name in self._missing:
+                    self._missing[spec.name] = str(reason)
+            except Broken as reason:
+                if self._all_ready:
+                    self._output.say(f"{spec.name}: {reason}")
+                    return
+                self._fail_with_tail(spec.name, f"{spec.name}: {reason}")
+                return
+            else:
+                self._on_ready(spec.name)
+                return
+            await self._sleep_unless_stopped(self._limits.probe_every_s)
+
+    def _on_ready(self, name: str) -> None:
+        if self._stopping.is_set():
+            return
+        if self._all_ready:
+            self._output.say(f"{name} is ready again")
+        elif self._missing.pop(name, None) is not None and not self._missing:
+            self._all_ready = True
+            self._on_change({spec.name: self._pids[spec.name] for spec in self._specs})
+
+    def _fail_with_tail(self, name: str, reason: str) -> None:
+        if not self._end.done():
+            tail = self._output.tail(name)[-self._limits.shown_lines :]
+            self._output.say(f"{reason}; its last lines:")
+            for line in tail:
+                self._output.say(f"    {line}")
+        self._fail(reason)
+
+    async def _sleep_unless_stopped(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _stop(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        self._stopping.set()
+        loop = asyncio.get_running_loop()
+        for process in self._running.values():
+            process.ask()
+        kills = [loop.call_later(spec.grace_s, self._kill, spec.name) for spec in self._specs]
+        longest = max((spec.grace_s for spec in self._specs), default=0.0)
+        _, late = await asyncio.wait(tasks, timeout=longest + self._limits.after_kill_s)
+        for kill in kills:
+            kill.cancel()
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._reaping is not None:
+            await self._reaping
+        await self._end_strays()
+
+    def _kill(self, name: str) -> None:
+        if process := self._running.get(name):
+            self._output.say(f"{name} does not stop; killing it")
+            process.kill()
+
+    async def _end_strays(self) -> None:
+        """A guard that was itself killed leaves its child's children to us, because this process adopts orphans."""
+        async with self._spawning:
+            guards = {process.guard.pid for process in self._running.values()}
+            while strays := [pid for pid in own_children() if pid not in guards]:
+                for stray in strays:
+                    send([*descendants(stray), stray], signal.SIGKILL)
+                    await asyncio.to_thread(os.waitpid, stray, 0)
+
+    async def _reap_strays(self) -> None:
+        """What a crashed child left to its successor is ours to bury when it ends."""
+        while not self._stopping.is_set():
+            async with self._spawning:
+                guards = {process.guard.pid for process in self._running.values()}
+                for stray in [pid for pid in own_children() if pid not in guards]:
+                    os.waitpid(stray, os.WNOHANG)
+            await self._sleep_unless_stopped(REAP_EVERY_S)

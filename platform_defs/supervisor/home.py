@@ -1,0 +1,89 @@
+"""The files by which `platform up` is known in PLATFORM_HOME: the lock that admits one, and up.json for programs."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from platform_defs.errors import PlatformError
+
+LEFTOVERS_END_WITHIN_S = 10.0
+
+
+class AlreadyUp(PlatformError):
+    """Another `platform up` has this home."""
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[int]:
+    """Holds the home's lock; yields its descriptor, which the guards keep so that leftovers of a killed one count."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = home / "up.lock"
+    descriptor = _lock(path, time.monotonic() + LEFTOVERS_END_WITHIN_S)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        yield descriptor
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _lock(path: Path, deadline: float) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode()
+            os.close(descriptor)
+            if not holder.isdigit() or _lives(int(holder)) or time.monotonic() >= deadline:
+                who = f" (pid {holder})" if holder.isdigit() else ""
+                raise AlreadyUp(f"the platform is already up in {path.parent}{who}") from None
+            time.sleep(0.1)  # it was killed, and its guards are about to end what it left
+            continue
+        if _is_still(path, descriptor):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """False where the holder before removed the file after we had opened it."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@dataclass(frozen=True)
+class UpFile:
+    """up.json: present while everything is ready, with the children's present pids."""
+
+    path: Path
+    content: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, pids: Mapping[str, int]) -> None:
+        partial = self.path.with_suffix(".partial")
+        text = json.dumps({**self.content, "pids": dict(pids)}, indent=2) + "\n"
+        # it holds the demo key
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        partial.replace(self.path)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,75 @@
+"""What `platform up` shows: each child's lines behind its name, and the table of addresses."""
+
+import os
+import re
+import sys
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from typing import TextIO
+
+TAIL_LINES = 30
+LONGEST_LINE = 64 * 1024
+_COLOURS = (36, 33, 35, 32, 34, 31)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Output:
+    def __init__(self, names: Iterable[str], stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._coloured = self._stream.isatty() and not os.environ.get("NO_COLOR")
+        self._prefixes = {}
+        names = list(names)
+        width = max(map(len, [*names, "up"]))
+        for position, name in enumerate([*names, "up"]):
+            prefix = f"{name.ljust(width)} | "
+            colour = _COLOURS[position % len(_COLOURS)]
+            self._prefixes[name] = f"\x1b[{colour}m{prefix}\x1b[0m" if self._coloured else prefix
+        self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
+
+    def line(self, name: str, text: str) -> None:
+        plain = _ESCAPES.sub("", text)
+        self._tails[name].append(plain)
+        self._write(f"{self._prefixes[name]}{text if self._coloured else plain}\n")
+
+    def say(self, text: str) -> None:
+        """A line of the supervisor's own."""
+        self.line("up", text)
+
+    def table(self, title: str, rows: Iterable[tuple[str, str]]) -> None:
+        rows = list(rows)
+        width = max(len(label) for label, _ in rows)
+        body = "".join(f"  {label.ljust(width)}  {value}\n" for label, value in rows)
+        self._write(f"\n  {title}\n\n{body}\n")
+
+    def tail(self, name: str) -> list[str]:
+        return list(self._tails[name])
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (BrokenPipeError, ValueError):
+            # `platform up | head` must not take the platform down
+            self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+class LineSplitter:
+    """Bytes in, lines out; a line without end is cut so that it cannot fill the memory."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            lines.append(self._rest)
+            self._rest = b""
+        return [_text(line) for line in lines]
+
+    def end(self) -> list[str]:
+        rest, self._rest = self._rest, b""
+        return [_text(rest)] if rest else []
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace").rstrip("\r")

@@ -1,0 +1,132 @@
+"""How a child is asked whether it is ready; mostly standard library, since every import delays the start."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from platform_defs.errors import PlatformError
+from platform_defs.runner import registry
+from platform_defs.store.engine import open_engine
+from platform_defs.supervisor.child import Broken, NotReady
+
+TIMEOUT_S = 3.0
+UNREACHABLE = "DagsterUserCodeUnreachableError"
+# the platform's own addresses must not go through a proxy of the environment
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+_LOCATIONS = """{ workspaceOrError { __typename
+  ... on PythonError { message }
+  ... on Workspace { locationEntries { name loadStatus locationOrLoadError {
+    __typename ... on PythonError { message className cause { message } } } } } } }"""
+_DAEMONS = """{ instance { daemonHealth { allDaemonStatuses {
+  daemonType required healthy lastHeartbeatTime lastHeartbeatErrors { message } } } } }"""
+
+
+def http_ok(url: str) -> Callable[[float], None]:
+    def probe(started_at: float) -> None:
+        _request(urllib.request.Request(url))
+
+    return probe
+
+
+def grpc_ping(host: str, port: int) -> Callable[[float], None]:
+    """Dagster's code server answers an empty Ping; asked without Dagster, whose import costs two seconds."""
+
+    def probe(started_at: float) -> None:
+        import grpc  # type: ignore[import-untyped]
+
+        with grpc.insecure_channel(f"{host}:{port}") as channel:
+            try:
+                channel.unary_unary("/api.DagsterApi/Ping")(b"", timeout=TIMEOUT_S)
+            except grpc.RpcError:
+                raise NotReady("no answer to a ping yet") from None
+
+    return probe
+
+
+def location_loaded(ui: str, location: str) -> Callable[[float], None]:
+    """The UI answers, and it has loaded the code location."""
+
+    def probe(started_at: float) -> None:
+        workspace = _graphql(ui, _LOCATIONS)["workspaceOrError"]
+        if workspace["__typename"] != "Workspace":
+            raise NotReady(workspace["message"])
+        entry = next((e for e in workspace["locationEntries"] if e["name"] == location), None)
+        if entry is None or entry["loadStatus"] != "LOADED" or entry["locationOrLoadError"] is None:
+            raise NotReady(f"code location {location} is not loaded yet")
+        loaded = entry["locationOrLoadError"]
+        if loaded["__typename"] == "PythonError":
+            if loaded["className"] == UNREACHABLE:
+                raise NotReady("the webserver does not reach the code server yet")
+            raise Broken(f"code location {location} does not load: {_reason(loaded)}")
+
+    return probe
+
+
+def daemon_healthy(ui: str) -> Callable[[float], None]:
+    """Every daemon that the instance needs has sent a heartbeat since this start: older ones count for minutes."""
+
+    def probe(started_at: float) -> None:
+        statuses = _graphql(ui, _DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        silent = [
+            status["daemonType"]
+            for status in statuses
+            if status["required"] and not (status["healthy"] and (status["lastHeartbeatTime"] or 0) >= started_at)
+        ]
+        if silent:
+            raise NotReady(f"no heartbeat yet from {', '.join(silent)}")
+
+    return probe
+
+
+def runner_loaded(database: URL) -> Callable[[float], None]:
+    """A runner that started since has the definitions in its fork server, or says why it cannot."""
+
+    def probe(started_at: float) -> None:
+        engine = open_engine(database, pool_size=1)
+        try:
+            runners = [r for r in registry.alive(engine) if r.started_at.timestamp() >= started_at]
+        except (PlatformError, SQLAlchemyError) as error:
+            raise NotReady(str(error).splitlines()[0]) from None
+        finally:
+            engine.dispose()
+        if any(runner.definitions for runner in runners):
+            return
+        if errors := [runner.load_error for runner in runners if runner.load_error]:
+            raise Broken(f"the runner cannot load the definitions: {errors[0]}")
+        raise NotReady("no runner has loaded the definitions yet")
+
+    return probe
+
+
+def _reason(error: dict[str, Any]) -> str:
+    """One line; a syntax error's message spreads file, source and reason over several."""
+    cause = error.get("cause") or {}
+    lines = [line.strip() for line in (cause.get("message") or error["message"]).splitlines()]
+    return " ".join(line for line in lines if line.strip("^~ "))[:500] or str(error.get("className"))
+
+
+def _graphql(ui: str, query: str) -> Any:
+    body = json.dumps({"query": query}).encode()
+    answer = _request(urllib.request.Request(f"{ui}/graphql", body, {"Content-Type": "application/json"}))
+    content = json.loads(answer)
+    if content.get("errors"):
+        raise NotReady(content["errors"][0]["message"])
+    return content["data"]
+
+
+def _request(request: urllib.request.Request) -> bytes:
+    try:
+        with _OPENER.open(request, timeout=TIMEOUT_S) as response:
+            body: bytes = response.read()
+            return body
+    except urllib.error.HTTPError as error:
+        with error:
+            raise NotReady(f"{request.full_url} answers {error.code}") from None
+    except (OSError, ValueError):
+        raise NotReady(f"{request.full_url} does not answer yet") from None

@@ -1,0 +1,152 @@
+"""A real `platform up` under test: started, asked over HTTP and GraphQL, stopped, and searched for leftovers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.supervisor.running import lives, until
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCATION = "platform"
+SELECTOR = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
+START_S = 120
+
+
+def free_port() -> int:
+    from platform_defs.supervisor.ports import free_port
+
+    return free_port("127.0.0.1")
+
+
+class PlatformUp:
+    def __init__(self, home: Path, environment: dict[str, str] | None = None, folder: Path = ROOT) -> None:
+        self.home = home
+        self.folder = folder
+        self.lines: list[str] = []
+        self.environment = os.environ | {"PLATFORM_HOME": str(home), **(environment or {})}
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self.process = subprocess.Popen(
+            [*PLATFORM, "up", "--api-port", str(free_port()), "--ui-port", str(free_port())],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    # -- what it says -----------------------------------------------------------------------------------------------
+
+    def until_ready(self) -> "PlatformUp":
+        def look() -> bool:
+            assert self.process.poll() is None, "\n".join(self.lines[-30:])
+            return (self.home / "up.json").exists()
+
+        until("the platform to be ready", look, START_S)
+        return self
+
+    @property
+    def up(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.home / "up.json").read_text())
+        return content
+
+    @property
+    def log(self) -> str:
+        return "\n".join(self.lines)
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PLATFORM, *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True
+        )
+
+    # -- asking it --------------------------------------------------------------------------------------------------
+
+    def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
+        answer = httpx.post(f"{self.up['ui']}/graphql", json={"query": query, "variables": variables}, timeout=60)
+        content: dict[str, Any] = answer.json()
+        assert "errors" not in content, content["errors"]
+        data: dict[str, Any] = content["data"]
+        return data
+
+    def launch(self, job: str, **execution: Any) -> str:
+        """Launches a job as the UI does; returns the run's id."""
+        data = self.graphql(
+            """mutation ($params: ExecutionParams!) { launchRun(executionParams: $params) {
+                 __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }""",
+            params={"selector": SELECTOR | {"jobName": job}, "runConfigData": {}, **execution},
+        )["launchRun"]
+        assert data["__typename"] == "LaunchRunSuccess", data
+        run_id: str = data["run"]["runId"]
+        return run_id
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        run: dict[str, Any] = self.graphql(
+            """query ($id: ID!) { runOrError(runId: $id) { ... on Run {
+                 status startTime endTime updateTime tags { key value } stats { ... on RunStatsSnapshot { launchTime } }
+                 assetMaterializations { assetKey { path } metadataEntries { label
+                   ... on TextMetadataEntry { text } ... on IntMetadataEntry { intValue }
+                   ... on FloatMetadataEntry { floatValue } } }
+                 eventConnection { events { __typename ... on MessageEvent { message } } } } } }""",
+            id=run_id,
+        )["runOrError"]
+        return run
+
+    def until_status(self, run_id: str, *statuses: str, seconds: float = 60) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            run = self.run(run_id)
+            return run if run.get("status") in statuses else None
+
+        return until(f"run {run_id} to be {' or '.join(statuses)}", look, seconds) or {}
+
+    # -- ending it --------------------------------------------------------------------------------------------------
+
+    def processes(self) -> list[int]:
+        """Everything that belongs to this home, however deep: its environment names the home."""
+        return processes_of(self.home)
+
+    def stop(self, number: int = signal.SIGINT, seconds: float = 15) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(seconds)
+        self._close()
+        return code
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.stop()
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        self._reader.join(5)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def processes_of(home: Path) -> list[int]:
+    mark = f"PLATFORM_HOME={home}\0".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+            if mark in environment and lives(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
+PLATFORM = (str(Path(sys.executable).with_name("platform")),)

@@ -1,0 +1,76 @@
+"""The house stands: what a newcomer sees after `platform up`, and that nothing is left after it."""
+
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.platform_up import LOCATION, PlatformUp, processes_of
+from tests.lineage_events import run_event
+from tests.supervisor.running import until
+
+
+def test_the_platform_says_that_it_is_ready(platform: PlatformUp) -> None:
+    answer = httpx.get(f"{platform.up['api']}/readyz")
+    assert answer.status_code == 200, answer.text
+    assert {"database", "migrations", "graph"} <= answer.json()["checks"].keys()
+    assert set(answer.json()["checks"].values()) == {"ok"}
+
+
+def test_the_ui_has_loaded_the_code_location_and_sees_a_healthy_daemon(platform: PlatformUp) -> None:
+    entries = platform.graphql(
+        """{ workspaceOrError { ... on Workspace { locationEntries { name loadStatus
+               locationOrLoadError { __typename ... on PythonError { message } } } } } }"""
+    )["workspaceOrError"]["locationEntries"]
+    assert [(entry["name"], entry["loadStatus"]) for entry in entries] == [(LOCATION, "LOADED")]
+    assert entries[0]["locationOrLoadError"]["__typename"] == "RepositoryLocation", entries
+    daemons = platform.graphql("{ instance { daemonHealth { allDaemonStatuses { daemonType required healthy } } } }")
+    required = [d for d in daemons["instance"]["daemonHealth"]["allDaemonStatuses"] if d["required"]]
+    assert required
+    assert all(daemon["healthy"] for daemon in required), required
+
+
+def test_a_selfcheck_launched_in_the_ui_shows_what_it_found(platform: PlatformUp) -> None:
+    run = platform.until_status(platform.launch("selfcheck"), "SUCCESS", "FAILURE")
+    assert run["status"] == "SUCCESS", run["eventConnection"]
+    found = {
+        "/".join(item["assetKey"]["path"]): {entry["label"] for entry in item["metadataEntries"]}
+        for item in run["assetMaterializations"]
+    }
+    assert {"server", "revision", "tables", "clock_skew_s", "round_trip_ms"} <= found["selfcheck/database"]
+    assert {"store", "round_trip_ms"} <= found["selfcheck/graph"]
+
+
+def test_the_selfcheck_command_prints_what_it_found(platform: PlatformUp) -> None:
+    done = platform.command("selfcheck")
+    assert done.returncode == 0, done.stderr
+    assert "selfcheck succeeded" in done.stdout
+    assert "selfcheck/database: server" in done.stdout
+
+
+def test_the_demo_key_opens_the_front_door_of_the_lineage_sink(platform: PlatformUp) -> None:
+    answer = httpx.post(
+        f"{platform.up['api']}/api/openlineage",
+        json=run_event(),
+        headers={"Authorization": f"Bearer {platform.up['demo_key']}"},
+    )
+    assert answer.status_code == 201
+    assert (answer.json()["status"], answer.json()["tenantId"]) == ("accepted", 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_stopping_leaves_no_process_and_no_file_of_its_own(own_home: Path, number: int) -> None:
+    up = PlatformUp(own_home).until_ready()
+    assert len(up.processes()) >= 5
+    up.stop(number, seconds=10)
+    assert processes_of(own_home) == []
+    assert not [own_home / name for name in ("up.json", "up.lock", "runner.sock") if (own_home / name).exists()]
+
+
+def test_killing_the_supervisor_leaves_no_process_and_does_not_block_the_next_start(own_home: Path) -> None:
+    up = PlatformUp(own_home).until_ready()
+    up.stop(signal.SIGKILL)
+    until("all its processes to end", lambda: not processes_of(own_home))
+    again = PlatformUp(own_home).until_ready()
+    again.end()

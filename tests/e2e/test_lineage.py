@@ -1,0 +1,411 @@
+"""The running sink: stock clients, the corpus of real events, and what crashes and absent servers leave behind."""
+
+import asyncio
+import csv
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import sql_job
+from openlineage.client.transport.async_http import AsyncHttpConfig, AsyncHttpTransport
+from openlineage.client.transport.http import HttpConfig, HttpTransport
+from prometheus_client import CollectorRegistry
+from sqlalchemy import Engine, func, select
+from sqlalchemy.engine import URL
+
+from platform_defs.access.keys import issue_key
+from platform_defs.access.principal import Principal, SourceType
+from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
+from platform_defs.graph.lines import graph_lines
+from platform_defs.graph.open import open_graph
+from platform_defs.lineage.commit import EmbeddedCommitter
+from platform_defs.lineage.directory import StoredTenants
+from platform_defs.lineage.intake import Intake
+from platform_defs.lineage.measures import Measures
+from platform_defs.lineage.recovery import recover
+from platform_defs.settings import Settings
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine
+from platform_defs.store.lineage import lineage_events
+from platform_defs.stores import upgrade
+from tests.api.served import environment, platform
+from tests.conftest import dropped_databases, new_database
+from tests.e2e.cut import Cable, cable
+from tests.e2e.serving import Serving
+from tests.lineage_events import run_event
+from tests.needs import require
+
+PATH = "/api/openlineage"
+BACKENDS = (
+    pytest.param("embedded"),
+    pytest.param("servers", marks=pytest.mark.needs("mysql", "neo4j")),
+)
+EVENTS = 2000
+CLIENTS = 16
+# stock clients give up here
+ANSWER_S = 5.0
+
+
+@dataclass
+class Place:
+    """A database and a graph with one tenant, its key, and the API process that is running on them."""
+
+    environment: dict[str, str]
+    engine: Engine
+    graph_url: str
+    tenant: Tenant
+    key: str
+    process: Serving
+
+    @contextmanager
+    def graph(self) -> Iterator[Any]:
+        opened = open_graph(Settings(graph_url=self.graph_url), self.engine)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def lines(self) -> list[str]:
+        with self.graph() as graph:
+            return list(graph_lines(graph.for_tenant(self.tenant.id)))
+
+    def rows(self) -> int:
+        with self.engine.connect() as connection:
+            return int(connection.execute(select(func.count()).select_from(lineage_events)).scalar_one())
+
+    def recover(self) -> None:
+        with self.graph() as graph:
+            recover(self.engine, graph, patience=timedelta(seconds=-60))
+
+
+@contextmanager
+def place(
+    url: URL, home: Path, graph_url: str = "embedded", *, seen_as: dict[str, str] | None = None
+) -> Iterator[Place]:
+    """`seen_as`: settings by which the API alone sees the stores."""
+    env = environment(url, home, graph_url=graph_url)
+    upgrade(Settings(home=home, db_url=url.render_as_string(hide_password=False), graph_url=graph_url))
+    number = random.SystemRandom().randrange(10**6, 10**12)
+    tenant = Tenant(number, f"t{number}", f"Tenant {number}")
+    engine = open_engine(url)
+    add_tenant(engine, tenant)
+    key = issue_key(engine, "spark", {"lineage:write"}, source_type=SourceType.COMPUTE, tenant_id=tenant.id)
+    found = Place(env, engine, graph_url, tenant, key, Serving(env | (seen_as or {}), home))
+    try:
+        yield found
+    finally:
+        found.process.stop()
+        with found.graph() as graph:
+            graph.for_tenant(tenant.id).clear()
+        found.engine.dispose()
+
+
+@pytest.fixture(params=BACKENDS)
+def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    store = "sqlite" if request.param == "embedded" else "mysql"
+    url, names = new_database(store, tmp_path)
+    graph_url = "embedded" if request.param == "embedded" else require("neo4j")
+    try:
+        with place(url, tmp_path, graph_url) as found:
+            yield found
+    finally:
+        dropped_databases(store, names)
+
+
+# -- stock clients --------------------------------------------------------------------------------------------------
+
+
+def stock_events() -> list[RunEvent]:
+    run, time = Run(str(uuid.uuid4())), datetime.now(UTC)
+    job = Job("spark", "daily", {"sql": sql_job.SQLJobFacet(query="insert into b.t select id from a.t")})
+    return [
+        RunEvent(
+            eventType=kind,
+            eventTime=(time + timedelta(seconds=offset)).isoformat(),
+            run=run,
+            job=job,
+            producer="https://example.com",
+            inputs=[InputDataset("hive://warehouse", "a.t")],
+            outputs=[OutputDataset("hive://warehouse", "b.t")],
+        )
+        for offset, kind in enumerate((RunState.START, RunState.COMPLETE))
+    ]
+
+
+def options(sink: Place, compression: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "url": sink.process.url,
+        "endpoint": "api/openlineage",
+        "auth": {"type": "api_key", "apiKey": sink.key},
+    }
+    return found if compression is None else found | {"compression": compression}
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_the_stock_python_client_delivers_synchronously(sink: Place, compression: str | None) -> None:
+    transport = HttpTransport(HttpConfig.from_dict(options(sink, compression)))
+    try:
+        client = OpenLineageClient(transport=transport)
+        for event in stock_events():
+            client.emit(event)
+    finally:
+        transport.close()
+    assert sink.rows() == 2
+    assert any("OUTPUT_TO" in line for line in sink.lines())
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_the_stock_python_client_delivers_asynchronously(sink: Place, compression: str | None) -> None:
+    transport = AsyncHttpTransport(AsyncHttpConfig.from_dict(options(sink, compression)))
+    try:
+        client = OpenLineageClient(transport=transport)
+        for _ in range(10):
+            for event in stock_events():
+                client.emit(event)
+        assert transport.wait_for_completion(30)
+        assert transport.get_stats()["failed"] == 0
+    finally:
+        transport.close(5)
+    assert sink.rows() == 20
+    node = next(json.loads(line) for line in sink.lines() if '"SQL"' in line)
+    assert node["props"]["executionCount"] == 10
+
+
+# -- the corpus -----------------------------------------------------------------------------------------------------
+
+
+def corpus() -> Iterator[tuple[str, bool, Any]]:
+    """Name, whether the index calls it acceptable to a lenient reader, and content."""
+    folder = Path(require("data")) / "openlineage"
+    with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
+        for row in csv.DictReader(index, delimiter="\t"):
+            yield row["file"], row["lenient_ok"] == "1", json.loads((folder / row["file"]).read_text(encoding="utf-8"))
+
+
+@pytest.mark.needs("data")
+def test_the_corpus_of_real_events_lands_once_however_often_it_is_sent(sink: Place) -> None:
+    events = list(corpus())
+    assert len(events) == 327
+
+    def send() -> dict[str, httpx.Response]:
+        headers = {"Authorization": f"Bearer {sink.key}"}
+        with httpx.Client(base_url=sink.process.url, trust_env=False, timeout=30, headers=headers) as client:
+            return {name: client.post(PATH, json=event) for name, _, event in events}
+
+    answers = send()
+    failed = {name: answer.text for name, answer in answers.items() if answer.status_code >= 500}
+    assert failed == {}
+    for name, lenient, event in events:
+        answer = answers[name]
+        if lenient:
+            assert answer.status_code == 201, (name, answer.text)
+        elif answer.status_code != 201:
+            assert answer.status_code == 400, (name, answer.text)
+            lacking = answer.json()["message"].split(":")[0]
+            assert lacking in ("eventTime", "run.runId", "run"), (name, answer.text)
+            assert not (isinstance(event, dict) and event.get("eventTime") and (event.get("run") or {}).get("runId"))
+    rows, lines = sink.rows(), sink.lines()
+    assert rows
+    assert lines
+    again = send()
+    assert {name: answer.status_code for name, answer in again.items()} == {
+        name: answer.status_code for name, answer in answers.items()
+    }
+    assert sink.rows() == rows
+    assert sink.lines() == lines
+    rebuilt = platform("lineage", "rebuild", "--tenant", str(sink.tenant.id), env=sink.environment)
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    assert sink.lines() == lines
+
+
+# -- faults ---------------------------------------------------------------------------------------------------------
+
+
+def load() -> list[dict[str, Any]]:
+    chance = random.Random(7)
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    return [
+        run_event(
+            run=str(uuid.UUID(int=chance.getrandbits(128))),
+            time=(start + timedelta(seconds=index)).isoformat(),
+            job=f"job{chance.randrange(40)}",
+            reads=(f"raw.t{chance.randrange(30)}",),
+            writes=(f"mart.t{chance.randrange(30)}",),
+            sql=None if index % 2 else f"select * from raw.t{chance.randrange(30)}",  # noqa: S608
+        )
+        for index in range(EVENTS)
+    ]
+
+
+@dataclass
+class Sent:
+    slowest: float = 0.0
+    accepted: int = 0
+    refused: int = 0
+
+
+def send_all(url: Callable[[], str], key: str, events: list[dict[str, Any]], at: dict[int, Callable[[], None]]) -> Sent:
+    """Every event until it is answered 201, as a client that retries does; `at` acts after so many were accepted."""
+    sent = Sent()
+    waiting = list(reversed(events))
+    actions = dict(at)
+
+    async def client(http: httpx.AsyncClient) -> None:
+        while waiting:
+            event = waiting.pop()
+            while not await attempt(http, event):
+                await asyncio.sleep(0.1)
+
+    async def attempt(http: httpx.AsyncClient, event: dict[str, Any]) -> bool:
+        started = time.monotonic()
+        try:
+            answer = await http.post(url() + PATH, json=event, headers={"Authorization": f"Bearer {key}"})
+        except httpx.TransportError:
+            return False  # the process is gone: nothing was answered
+        sent.slowest = max(sent.slowest, time.monotonic() - started)
+        assert answer.status_code in (201, 503), answer.text
+        if answer.status_code == 503:
+            sent.refused += 1
+            return False
+        sent.accepted += 1
+        if action := actions.pop(sent.accepted, None):
+            await asyncio.to_thread(action)
+        return True
+
+    async def main() -> None:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+            async with asyncio.timeout(240):
+                await asyncio.gather(*(client(http) for _ in range(CLIENTS)))
+
+    asyncio.run(main())
+    return sent
+
+
+def clean_run(tmp_path: Path, tenant: Tenant, events: list[dict[str, Any]]) -> list[str]:
+    """The graph that the events give on a store where nothing goes wrong."""
+    engine = open_engine(f"sqlite:///{tmp_path}/clean.db")
+    try:
+        migrate.upgrade(engine)
+        add_tenant(engine, tenant)
+        source = Principal("key", "clean", frozenset(), SourceType.COMPUTE, tenant)
+        intake = Intake(StoredTenants(engine))
+        committer = EmbeddedCommitter(engine, Measures(CollectorRegistry()))
+        for start in range(0, len(events), 500):
+            committer.commit([intake.take(source, event).item for event in events[start : start + 500]])
+        graph = open_graph(Settings(), engine)
+        return list(graph_lines(graph.for_tenant(tenant.id)))
+    finally:
+        engine.dispose()
+
+
+def test_an_api_that_is_killed_mid_load_loses_nothing_it_acknowledged(sink: Place, tmp_path: Path) -> None:
+    events = load()
+
+    def kill_and_restart() -> None:
+        sink.process.kill()
+        sink.process = Serving(sink.environment, tmp_path)
+
+    sent = send_all(lambda: sink.process.url, sink.key, events, {500: kill_and_restart, 1200: kill_and_restart})
+    assert sent.accepted == EVENTS
+    assert sent.slowest < ANSWER_S
+    assert sink.rows() == EVENTS
+    sink.recover()
+    assert sink.lines() == clean_run(tmp_path, sink.tenant, events)
+
+
+def test_two_processes_that_get_the_same_events_store_and_count_each_once(sink: Place, tmp_path: Path) -> None:
+    events = load()[:300]
+    second = Serving(sink.environment, tmp_path)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            sent = list(pool.map(lambda api: send_all(lambda: api.url, sink.key, events, {}), (sink.process, second)))
+    finally:
+        second.stop()
+    assert [one.accepted for one in sent] == [300, 300]
+    assert max(one.slowest for one in sent) < ANSWER_S
+    assert sink.rows() == 300
+    assert sink.lines() == clean_run(tmp_path, sink.tenant, events)
+
+
+@pytest.mark.needs("mysql", "neo4j")
+@pytest.mark.parametrize("lost", ["graph", "database"])
+def test_a_server_that_goes_away_mid_load_and_comes_back_leaves_both_stores_whole(lost: str, tmp_path: Path) -> None:
+    url, names = new_database("mysql", tmp_path)
+    graph = urlsplit(require("neo4j"))
+    assert url.host
+    assert graph.hostname
+    try:
+        with (
+            cable(url.host, url.port or 3306) as database_cable,
+            cable(graph.hostname, graph.port or 7687) as graph_cable,
+        ):
+            seen_as = {
+                "PLATFORM_DB_URL": url.set(host="127.0.0.1", port=database_cable.port).render_as_string(False),
+                "PLATFORM_GRAPH_URL": f"bolt://127.0.0.1:{graph_cable.port}",
+            }
+            with place(url, tmp_path, require("neo4j"), seen_as=seen_as) as sink:
+                _lose_and_find(sink, graph_cable if lost == "graph" else database_cable, tmp_path)
+    finally:
+        dropped_databases("mysql", names)
+
+
+def _lose_and_find(sink: Place, wire: Cable, tmp_path: Path) -> None:
+    events = load()
+
+    def away() -> None:
+        wire.cut()
+        time.sleep(3)  # how long the server is gone, not a wait for a condition
+        wire.mend()
+
+    sent = send_all(lambda: sink.process.url, sink.key, events, {400: away})
+    assert sent.accepted == EVENTS
+    assert sent.refused > 0
+    assert sent.slowest < ANSWER_S
+    assert sink.rows() == EVENTS
+    sink.recover()
+    assert sink.lines() == clean_run(tmp_path, sink.tenant, events)
+
+
+def test_a_refused_event_can_be_listed_and_tried_again(sink: Place) -> None:
+    new = Tenant(sink.tenant.id + 1, f"n{sink.tenant.id}", "New")
+    issued = platform(
+        "keys", "issue", "gravitino", "--scopes", "lineage:write", "--source-type", "gravitino", env=sink.environment
+    )
+    event = {
+        "eventTime": "2026-03-01T10:00:00Z",
+        "eventType": "COMPLETE",
+        "producer": "gravitino",
+        "run": {"runId": str(uuid.uuid4())},
+        "job": {"namespace": f"gravitino://tenant/{new.id}", "name": "gravitino.create_schema"},
+        "outputs": [{"namespace": f"gravitino://tenant/{new.id}/lake/hive", "name": "sales"}],
+    }
+    headers = {"Authorization": f"Bearer {issued.stdout.strip()}"}
+    answer = httpx.post(sink.process.url + PATH, json=event, headers=headers, trust_env=False)
+    assert answer.status_code == 400, answer.text
+    listed = platform("lineage", "dead-letters", "list", "--json", env=sink.environment)
+    (letter,) = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert f"{new.id}" in letter["reason"]
+    retried = platform("lineage", "dead-letters", "retry", str(letter["id"]), env=sink.environment)
+    assert retried.returncode == 1
+    platform("tenants", "add", str(new.id), new.code, new.name, env=sink.environment)
+    assert find_tenant(sink.engine, new.id) == new
+    retried = platform("lineage", "dead-letters", "retry", "--all", env=sink.environment)
+    assert retried.returncode == 0, retried.stdout + retried.stderr
+    assert platform("lineage", "dead-letters", "list", env=sink.environment).stdout == ""
+    shown = platform("lineage", "graph", "--tenant", str(new.id), env=sink.environment).stdout
+    assert '"Schema"' in shown
+    with sink.graph() as graph:
+        graph.for_tenant(new.id).clear()

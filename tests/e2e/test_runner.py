@@ -1,0 +1,346 @@
+"""The warm runner on a running platform: every way in, every way to die, never stale, never more than its slots."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.dagster_storage.embedded import EmbeddedStorage
+from platform_defs.runner import work
+from platform_defs.runner.child import PID_TAG, RUNNER_TAG
+from platform_defs.runner.process import ProcessId
+from platform_defs.runner.work import Status
+from platform_defs.store.engine import open_engine
+from tests.conftest import dropped_databases, new_database
+from tests.e2e.conftest import BACKENDS, server_environment
+from tests.e2e.platform_up import PlatformUp
+from tests.e2e.tree import copy_with_probes
+from tests.supervisor.running import until
+
+SLOTS = 8
+FINAL = ("SUCCESS", "FAILURE", "CANCELED")
+
+
+class Warm(PlatformUp):
+    """A platform on a copy of the code, with a view into its rows of work."""
+
+    tree: Path
+    engine: Engine
+
+    def hold(self, seconds: float) -> str:
+        return self.launch("holding", runConfigData={"ops": {"hold": {"config": {"seconds": seconds}}}})
+
+    def pid_of(self, run_id: str) -> int:
+        return int(until("the run to name its process", lambda: self.tags(run_id).get(PID_TAG)))
+
+    def tags(self, run_id: str) -> dict[str, str]:
+        return {tag["key"]: tag["value"] for tag in self.run(run_id)["tags"]}
+
+    def row(self, run_id: str) -> work.Work:
+        row = work.by_run(self.engine, run_id)
+        assert row is not None
+        return row
+
+    def until_closed(self, run_id: str, seconds: float) -> work.Work:
+        until(f"the row of {run_id} to be closed", lambda: self.row(run_id).status.is_final, seconds)
+        return self.row(run_id)
+
+    def messages(self, run_id: str) -> str:
+        return "\n".join(event.get("message", "") for event in self.run(run_id)["eventConnection"]["events"])
+
+    def reload(self) -> str:
+        answer: str = self.graphql(
+            """mutation { reloadRepositoryLocation(repositoryLocationName: "platform") { __typename
+                 ... on WorkspaceLocationEntry { locationOrLoadError { __typename } } } }"""
+        )["reloadRepositoryLocation"]["locationOrLoadError"]["__typename"]
+        return answer
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    folder = tmp_path_factory.mktemp("warm")
+    tree = copy_with_probes(folder / "tree")
+    home = folder / "home"
+    store = "sqlite" if request.param == "embedded" else "mysql"
+    url, names = new_database(store, folder)
+    environment = {"PYTHONPATH": str(tree), "PLATFORM_DB_URL": url.render_as_string(hide_password=False)}
+    if store == "mysql":
+        environment |= server_environment(url)
+    up = Warm(home, environment, tree)
+    try:
+        up.until_ready()
+        up.tree, up.engine = tree, open_engine(url)
+        yield up
+        up.engine.dispose()
+    finally:
+        up.end()
+        dropped_databases(store, names)
+
+
+def test_a_run_launched_in_the_ui_is_executed_by_the_runner_and_says_so(warm: Warm) -> None:
+    run_id = warm.launch("selfcheck")
+    assert warm.until_status(run_id, *FINAL)["status"] == "SUCCESS"
+    tags = warm.tags(run_id)
+    assert tags[RUNNER_TAG].split(":")[1] == str(warm.up["pids"]["runner"])
+    assert int(tags[PID_TAG]) not in warm.up["pids"].values()
+    assert warm.until_closed(run_id, 5).status is Status.SUCCEEDED
+
+
+def test_the_selfcheck_command_writes_a_row_of_work_whose_run_the_ui_shows(warm: Warm) -> None:
+    done = warm.command("selfcheck", "--json")
+    assert done.returncode == 0, done.stderr
+    run_id = done.stdout.split('"run_id": "')[1].split('"')[0]
+    assert warm.row(run_id).kind == "selfcheck"
+    assert warm.row(run_id).result["selfcheck/graph"]["store"]
+    assert warm.run(run_id)["status"] == "SUCCESS"
+    assert RUNNER_TAG in warm.tags(run_id)
+
+
+def test_a_backfill_of_twenty_partitions_goes_through_the_runner(warm: Warm) -> None:
+    keys = [f"{number:02d}" for number in range(20)]
+    backfill = warm.graphql(
+        """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+             __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
+        params={"assetSelection": [{"path": ["selfcheck", "side_by_side"]}], "partitionNames": keys},
+    )["launchPartitionBackfill"]["backfillId"]
+    runs = _finished_runs(warm, {"key": "dagster/backfill", "value": backfill}, len(keys))
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+    tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in runs]
+    assert sorted(tag["dagster/partition"] for tag in tags) == keys
+    assert all(RUNNER_TAG in tag for tag in tags)
+
+
+def test_twenty_runs_at_once_all_succeed_and_never_more_than_the_slots_at_a_time(warm: Warm) -> None:
+    launched = [warm.hold(0.5) for _ in range(20)]
+    runs = [warm.until_status(run_id, *FINAL, seconds=120) for run_id in launched]
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+    edges = sorted(edge for run in runs for edge in ((run["startTime"], 1), (run["endTime"], -1)))
+    height = 0
+    for _, change in edges:
+        height += change
+        assert height <= SLOTS
+
+
+def test_what_a_run_prints_is_in_its_own_compute_log_and_nowhere_else(warm: Warm) -> None:
+    launched = [warm.hold(0.2) for _ in range(4)]
+    for run_id in launched:
+        warm.until_status(run_id, "SUCCESS")
+    for run_id in launched:
+        logs = [path for path in (warm.home / "dagster" / "storage").rglob("*.out") if run_id in path.read_text()]
+        assert len(logs) == 1
+        assert logs[0].read_text().strip() == f"printed by {run_id}"
+        assert run_id in str(logs[0])
+    assert "printed by" not in warm.log
+
+
+def test_terminating_ends_a_run_and_its_process_and_its_row(warm: Warm) -> None:
+    run_id = warm.hold(600)
+    warm.until_status(run_id, "STARTED")
+    process = ProcessId.of(warm.pid_of(run_id))
+    answer = _terminate(warm, run_id)
+    assert answer == "TerminateRunSuccess"
+    assert warm.until_status(run_id, *FINAL, seconds=5)["status"] == "CANCELED"
+    assert warm.until_closed(run_id, 5).status is Status.CANCELED
+    assert process is not None
+    until("its process to end", lambda: not process.is_alive(), 5)
+
+
+def test_terminating_a_run_that_waits_for_a_slot_ends_it_without_starting_it(warm: Warm) -> None:
+    holders = [warm.hold(600) for _ in range(SLOTS)]
+    for run_id in holders:
+        warm.until_status(run_id, "STARTED")
+    waiting = warm.hold(600)
+    # Dagster lets a run that has not started only be ended by force
+    assert _terminate(warm, waiting, "MARK_AS_CANCELED_IMMEDIATELY") == "TerminateRunSuccess"
+    assert warm.until_status(waiting, *FINAL)["status"] == "CANCELED"
+    for run_id in holders:
+        _terminate(warm, run_id)
+    for run_id in [*holders, waiting]:
+        assert warm.until_closed(run_id, 20).status is Status.CANCELED
+    assert "STEP_START" not in warm.messages(waiting)
+    assert not any(waiting in path.read_text() for path in (warm.home / "dagster" / "storage").rglob("*.out"))
+
+
+def test_killing_the_process_of_a_run_fails_run_and_row_with_the_signal(warm: Warm) -> None:
+    run_id = warm.hold(600)
+    warm.until_status(run_id, "STARTED")
+    pid = warm.pid_of(run_id)
+    os.kill(pid, signal.SIGKILL)
+    row = warm.until_closed(run_id, 5)
+    assert row.status is Status.FAILED
+    assert f"process {pid} was killed by SIGKILL" in str(row.error)
+    assert warm.until_status(run_id, *FINAL, seconds=5)["status"] == "FAILURE"
+    assert f"process {pid} was killed by SIGKILL" in warm.messages(run_id)
+
+
+def test_a_runner_that_is_killed_comes_back_and_closes_or_keeps_what_it_had(warm: Warm) -> None:
+    short, long, victim = warm.hold(5), warm.hold(60), warm.hold(600)
+    for run_id in (short, long, victim):
+        warm.until_status(run_id, "STARTED")
+    processes = {run_id: ProcessId.of(warm.pid_of(run_id)) for run_id in (short, long, victim)}
+    old = warm.up["pids"]["runner"]
+    os.kill(old, signal.SIGKILL)
+    os.kill(warm.pid_of(victim), signal.SIGKILL)
+    until("the supervisor to bring the runner back", lambda: warm.up["pids"]["runner"] not in (old, 0), 15)
+
+    def told_the_truth() -> bool:
+        return (
+            all(
+                warm.row(run_id).status.is_final == (not process.is_alive())
+                for run_id, process in processes.items()
+                if process is not None
+            )
+            and warm.row(victim).status.is_final
+        )
+
+    until("every row to be closed or truly running", told_the_truth, 15)
+    assert "ended while its runner was away" in str(warm.row(victim).error)
+    assert warm.until_status(victim, *FINAL)["status"] == "FAILURE"
+    assert warm.until_status(warm.launch("two_ops"), *FINAL)["status"] == "SUCCESS"
+    assert warm.until_status(short, *FINAL)["status"] == "SUCCESS"
+    assert warm.row(long).status is Status.RUNNING
+    assert _terminate(warm, long) == "TerminateRunSuccess"
+    assert warm.until_closed(long, 10).status is Status.CANCELED
+
+
+def test_a_definition_changed_on_disk_and_reloaded_is_what_the_next_run_executes(warm: Warm) -> None:
+    probe = warm.tree / "assets" / "probe.py"
+    source = probe.read_text()
+    try:
+        probe.write_text(source.replace('"first"', '"second"'))
+        assert warm.reload() == "RepositoryLocation"
+        run_id = warm.launch("two_ops")
+        warm.until_status(run_id, "SUCCESS")
+        assert warm.until_closed(run_id, 5).result["one"] == {"version": "second"}
+
+        probe.write_text("def broken(:\n")
+        assert warm.reload() == "PythonError"
+        load_error = until("the API to say so", lambda: _load_error(warm))
+        assert "probe.py" in load_error
+        row = work.enqueue(warm.engine, "selfcheck", {})
+        assert work.wait(warm.engine, row.id, 60).status is Status.SUCCEEDED
+        assert "does not load" in warm.messages(row.run_id)
+        assert "SyntaxError" in warm.messages(row.run_id)
+        assert "does not load" in warm.log
+    finally:
+        probe.write_text(source)
+        warm.reload()
+    until("the error to be gone", lambda: not _load_error(warm))
+
+
+def test_a_fork_server_that_is_killed_even_while_it_loads_is_replaced(warm: Warm) -> None:
+    runner = warm.up["pids"]["runner"]
+    [server] = _children(runner)
+    os.kill(server, signal.SIGKILL)
+    loading = until("the next one to load", lambda: [pid for pid in _children(runner) if pid != server])
+    os.kill(loading[0], signal.SIGKILL)
+    row = work.enqueue(warm.engine, "selfcheck", {})
+    assert work.wait(warm.engine, row.id, 60).status is Status.SUCCEEDED
+    assert warm.up["pids"]["runner"] == runner
+
+
+def test_a_run_that_a_stop_of_the_platform_ends_is_canceled_with_that_reason(own_home: Path, tmp_path: Path) -> None:
+    up = Warm(own_home, {"PYTHONPATH": str(copy_with_probes(tmp_path / "tree"))}, tmp_path / "tree").until_ready()
+    try:
+        assert isinstance(up, Warm)
+        run_id = up.hold(600)
+        up.until_status(run_id, "STARTED")
+    finally:
+        up.end()
+    engine = open_engine(f"sqlite:///{own_home}/platform.db")
+    row = work.by_run(engine, run_id)
+    engine.dispose()
+    assert row is not None
+    assert row.status is Status.CANCELED
+    events = EmbeddedStorage(str(own_home / "dagster" / "instance")).event_log_storage
+    assert "The runner was stopped" in str(events.get_logs_for_run(run_id))
+    events.dispose()
+
+
+def test_the_runner_is_seen_in_the_metrics_and_by_its_command(warm: Warm) -> None:
+    metrics = httpx.get(f"{warm.up['api']}/metrics").text
+    for name in ("slots", "busy", "queued", "start_seconds_bucket", "finished_total"):
+        assert f"platform_runner_{name}" in metrics
+    status = warm.command("runner", "status")
+    assert status.returncode == 0
+    assert f"of {SLOTS} slots busy" in status.stdout
+
+
+def _terminate(warm: Warm, run_id: str, policy: str = "SAFE_TERMINATE") -> str:
+    answer: str = warm.graphql(
+        """mutation ($id: String!, $policy: TerminateRunPolicy!) { terminateRun(runId: $id, terminatePolicy: $policy) {
+             __typename ... on TerminateRunFailure { message } } }""",
+        id=run_id,
+        policy=policy,
+    )["terminateRun"]["__typename"]
+    return answer
+
+
+def _load_error(warm: Warm) -> str:
+    checks: dict[str, Any] = httpx.get(f"{warm.up['api']}/readyz").json()["checks"]
+    return "" if checks["runner"] == "ok" else str(checks["runner"])
+
+
+def _finished_runs(warm: Warm, tag: dict[str, str], count: int) -> list[dict[str, Any]]:
+    def look() -> list[dict[str, Any]] | None:
+        found: list[dict[str, Any]] = warm.graphql(
+            """query ($filter: RunsFilter!) { runsOrError(filter: $filter, limit: 100) { ... on Runs { results {
+                 runId status tags { key value } } } } }""",
+            filter={"tags": [tag]},
+        )["runsOrError"]["results"]
+        return found if len([run for run in found if run["status"] in FINAL]) == count else None
+
+    return until("the runs to finish", look, 120) or []
+
+
+def test_two_hundred_runs_leave_nothing_behind_in_runner_and_fork_server(warm: Warm) -> None:
+    """On the servers fewer: what could leak there beside is the driver's, and a leak per run shows in sixty as well."""
+    count = 200 if warm.engine.dialect.name == "sqlite" else 60
+    _selfchecks(warm, 2 * SLOTS)  # what is allocated once is allocated now
+    runner = warm.up["pids"]["runner"]
+    [server] = [pid for pid in _children(runner) if "zygote" in Path(f"/proc/{pid}/cmdline").read_text()]
+    before = {pid: _memory_kib(pid) for pid in (runner, server)}
+    files = {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in (runner, server)}
+    _selfchecks(warm, count)
+    for pid, memory in before.items():
+        assert _memory_kib(pid) < memory * 1.1
+        until(f"the files of {pid} to be closed", lambda pid=pid: len(os.listdir(f"/proc/{pid}/fd")) <= files[pid])
+    until("the last children to be reaped", lambda: _children(server) == [])
+    assert _children(runner) == [server]
+
+
+def _selfchecks(warm: Warm, count: int) -> None:
+    rows = [work.enqueue(warm.engine, "selfcheck", {}) for _ in range(count)]
+    for row in rows:
+        assert work.wait(warm.engine, row.id, 300).status is Status.SUCCEEDED
+
+
+def _children(pid: int) -> list[int]:
+    """Also the dead that nobody reaped."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _memory_kib(pid: int) -> int:
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1])
+
+
+def test_with_another_launcher_configured_rows_of_work_become_its_runs(own_home: Path, tmp_path: Path) -> None:
+    config = tmp_path / "dagster.yaml"
+    config.write_text("run_launcher: {module: dagster, class: DefaultRunLauncher}\n")
+    up = PlatformUp(own_home, {"PLATFORM_DAGSTER_CONFIG": str(config)}).until_ready()
+    try:
+        assert "runner" not in up.up["pids"]
+        engine = open_engine(f"sqlite:///{own_home}/platform.db")
+        row = work.enqueue(engine, "selfcheck", {})
+        done = work.wait(engine, row.id, 90)
+        engine.dispose()
+        assert done.status is Status.SUCCEEDED
+        assert up.run(done.run_id)["status"] == "SUCCESS"
+    finally:
+        up.end()

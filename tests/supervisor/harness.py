@@ -1,0 +1,55 @@
+"""Runs the supervisor over children that a test describes as JSON on stdin: `python harness.py HOME`."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from platform_defs.errors import PlatformError
+from platform_defs.supervisor.child import Backoff, Broken, ChildSpec, NotReady
+from platform_defs.supervisor.engine import Limits, Supervisor
+from platform_defs.supervisor.home import UpFile, only_one
+from platform_defs.supervisor.output import Output
+
+
+def ready_when(path: Path):
+    def probe(started_at: float) -> None:
+        if not path.exists():
+            raise NotReady(f"{path.name} is missing")
+        if path.read_text() == "broken":
+            raise Broken("it says that it is broken")
+
+    return probe
+
+
+def main() -> None:
+    home = Path(sys.argv[1])
+    wanted = json.load(sys.stdin)
+    specs = [
+        ChildSpec(
+            name=child["name"],
+            command=[sys.executable, "-u", "-c", child["code"]],
+            environment=os.environ | {"HOME_FOLDER": str(home)},
+            grace_s=child.get("grace_s", 6.0),
+            **({"probe": ready_when(home / child["ready"])} if "ready" in child else {}),
+        )
+        for child in wanted["children"]
+    ]
+    limits = Limits(**wanted.get("limits", {}), backoff=Backoff(**wanted.get("backoff", {})))
+    try:
+        with only_one(home) as lock:
+            up_file = UpFile(
+                home / "up.json", {"api": "http://127.0.0.1:1", "ui": "http://127.0.0.1:2", "demo_key": "k"}
+            )
+            output = Output([spec.name for spec in specs])
+            try:
+                asyncio.run(Supervisor(specs, output, on_change=up_file.write, held=[lock], limits=limits).run())
+            finally:
+                up_file.remove()
+    except PlatformError as error:
+        sys.exit(f"platform: {error}")
+
+
+if __name__ == "__main__":
+    main()
