@@ -43,6 +43,12 @@ def _data() -> str | Absent:
     return str(folder) if folder.is_dir() else Absent("no data set; PLATFORM_TEST_DATA names its folder")
 
 
+def _time() -> str | Absent:
+    """A newcomer's run takes minutes, not a coffee break: what is long runs in CI and on request."""
+    asked = os.environ.get("CI") or os.environ.get("PLATFORM_TEST_LONG")
+    return asked or Absent("they take half a minute each; PLATFORM_TEST_LONG=1 runs them, as CI does")
+
+
 @cache
 def find(name: str) -> str | Absent:
     """Where the named need is, or why it is not here."""
@@ -55,6 +61,8 @@ def find(name: str) -> str | Absent:
             return _chromium()
         case "data":
             return _data()
+        case "time":
+            return _time()
     raise ValueError(f"unknown need {name!r}")
 
 

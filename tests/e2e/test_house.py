@@ -4,7 +4,6 @@ import signal
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.e2e.platform_up import LOCATION, PlatformUp, processes_of
 from tests.lineage_events import run_event
@@ -59,18 +58,12 @@ def test_the_demo_key_opens_the_front_door_of_the_lineage_sink(platform: Platfor
     assert (answer.json()["status"], answer.json()["tenantId"]) == ("accepted", 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_stopping_leaves_no_process_and_no_file_of_its_own(own_home: Path, number: int) -> None:
-    up = PlatformUp(own_home).until_ready()
-    assert len(up.processes()) >= 5
-    up.stop(number, seconds=10)
-    assert processes_of(own_home) == []
-    assert not [own_home / name for name in ("up.json", "up.lock", "runner.sock") if (own_home / name).exists()]
-
-
-def test_killing_the_supervisor_leaves_no_process_and_does_not_block_the_next_start(own_home: Path) -> None:
-    up = PlatformUp(own_home).until_ready()
-    up.stop(signal.SIGKILL)
+def test_neither_ctrl_c_nor_a_killed_supervisor_leaves_a_process_or_blocks_the_next_start(own_home: Path) -> None:
+    killed = PlatformUp(own_home).until_ready()
+    assert len(killed.processes()) >= 6
+    killed.stop(signal.SIGKILL)
     until("all its processes to end", lambda: not processes_of(own_home))
     again = PlatformUp(own_home).until_ready()
-    again.end()
+    again.stop(signal.SIGINT, seconds=10)
+    assert processes_of(own_home) == []
+    assert not [name for name in ("up.json", "up.lock", "runner.sock") if (own_home / name).exists()]

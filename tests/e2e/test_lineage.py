@@ -311,6 +311,7 @@ def clean_run(tmp_path: Path, tenant: Tenant, events: list[dict[str, Any]]) -> l
         engine.dispose()
 
 
+@pytest.mark.needs("time")
 def test_an_api_that_is_killed_mid_load_loses_nothing_it_acknowledged(sink: Place, tmp_path: Path) -> None:
     events = load()
 

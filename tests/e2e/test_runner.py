@@ -101,6 +101,7 @@ def test_the_selfcheck_command_writes_a_row_of_work_whose_run_the_ui_shows(warm:
     assert RUNNER_TAG in warm.tags(run_id)
 
 
+@pytest.mark.needs("time")
 def test_a_backfill_of_twenty_partitions_goes_through_the_runner(warm: Warm) -> None:
     keys = [f"{number:02d}" for number in range(20)]
     backfill = warm.graphql(
@@ -244,6 +245,7 @@ def test_a_fork_server_that_is_killed_even_while_it_loads_is_replaced(warm: Warm
     assert warm.up["pids"]["runner"] == runner
 
 
+@pytest.mark.needs("time")
 def test_a_run_that_a_stop_of_the_platform_ends_is_canceled_with_that_reason(own_home: Path, tmp_path: Path) -> None:
     up = Warm(own_home, {"PYTHONPATH": str(copy_with_probes(tmp_path / "tree"))}, tmp_path / "tree").until_ready()
     try:
@@ -298,6 +300,7 @@ def _finished_runs(warm: Warm, tag: dict[str, str], count: int) -> list[dict[str
     return until("the runs to finish", look, 120) or []
 
 
+@pytest.mark.needs("time")
 def test_two_hundred_runs_leave_nothing_behind_in_runner_and_fork_server(warm: Warm) -> None:
     """On the servers fewer: what could leak there beside is the driver's, and a leak per run shows in sixty as well."""
     count = 200 if warm.engine.dialect.name == "sqlite" else 60
@@ -330,6 +333,7 @@ def _memory_kib(pid: int) -> int:
     return int(line.split()[1])
 
 
+@pytest.mark.needs("time")
 def test_with_another_launcher_configured_rows_of_work_become_its_runs(own_home: Path, tmp_path: Path) -> None:
     config = tmp_path / "dagster.yaml"
     config.write_text("run_launcher: {module: dagster, class: DefaultRunLauncher}\n")
