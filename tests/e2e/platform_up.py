@@ -53,7 +53,8 @@ class PlatformUp:
     def until_ready(self) -> "PlatformUp":
         def look() -> bool:
             assert self.process.poll() is None, "\n".join(self.lines[-30:])
-            return (self.home / "up.json").exists()
+            # by what it says: the file alone may be one that a killed platform left
+            return any("Ready in" in line for line in self.lines)
 
         until("the platform to be ready", look, START_S)
         return self
