@@ -51,8 +51,8 @@ def test_lines_of_each_child_stand_behind_its_aligned_name(start: Start) -> None
     running = start(child("api"), child("webserver", "print('über'); print('no end', end=''); " + SLEEPER))
     running.until_up()
     running.until_line("über")
+    running.until_line("api       | hello")
     running.end()
-    assert "api       | hello" in running.lines
     assert "webserver | über" in running.lines
     assert "webserver | no endhello" in running.lines
 
