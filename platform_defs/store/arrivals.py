@@ -1,6 +1,6 @@
-"""Tables of table arrival: models, what they depend on, arrivals, executions, KPIs and webhook subscriptions."""
+"""Tables of table arrival: models, what they depend on, arrivals, executions, KPIs and their values."""
 
-from sqlalchemy import Column, Double, Index, Integer, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, Table, UniqueConstraint
 
 from platform_defs.store.metadata import created_at, id_column, metadata, updated_at
 from platform_defs.store.types import Fixed, Instant, Json, LongText, Str
@@ -27,6 +27,8 @@ metrics_etl_log = Table(
     Column("table_name", Str(255), nullable=False),
     Column("op_time", Str(255), nullable=False),
     Column("arrival_time", Instant, nullable=False),
+    # the arrival_time that Dagster was told last; ETL jobs that write this table themselves leave it alone
+    Column("reported_time", Instant),
     UniqueConstraint("table_name", "op_time", name="uk_etl_log"),
     Index("idx_etl_log_arrival", "arrival_time"),
 )
@@ -43,24 +45,41 @@ metrics_task_log = Table(
     Column("message", Str(2000)),
     Column("compute_count", Integer),
     Column("storage_count", Integer),
+    # what the run read: {dependency: {"table": arrived name, "arrival": arrival_time}}; a version is compared as text
+    Column("versions", Json),
+    # dependencies that had not arrived when an operator launched it all the same
+    Column("missing_tables", Json),
+    Column("trigger_code", Str(16)),
+    # counts from one while crashes make the same execution start again
+    Column("attempt", Integer, nullable=False, server_default="1"),
+    # the row of work that executes it; NULL where Dagster launched the run without one
+    Column("work_id", BigInteger),
+    Column("run_id", Fixed(36)),
     # (model, op_time, status) as one key would exceed MySQL's 3072 bytes; the rows of one batch are few
     Index("idx_task_log_batch", "model_id", "op_time"),
     Index("idx_task_log_status", "status", "start_time"),
 )
 
-metrics_webhook_subscription = Table(
-    "metrics_webhook_subscription",
+# The guard: a row per batch while a task of it is RUNNING, so that there are never two.
+metrics_model_running = Table(
+    "metrics_model_running",
     metadata,
-    _short_id(),
-    Column("kpi_id", Str(64), nullable=False),
-    Column("callback_url", Str(512), nullable=False),
-    Column("secret", Str(2048)),
-    Column("retry_num", Integer, nullable=False, server_default="3"),
-    Column("status", Str(16), nullable=False, server_default="1"),
-    Column("team_name", Str(64)),
-    Column("user_id", Str(64)),
-    created_at(),
-    Index("idx_webhook_kpi", "kpi_id", "status"),
+    Column("model_id", Str(255), primary_key=True),
+    Column("op_time", Str(255), primary_key=True),
+    Column("task_id", Integer, nullable=False),
+    Index("idx_model_running_task", "task_id"),
+)
+
+# What the last ended execution of a batch read, so that one query finds every batch that changed since.
+metrics_model_input = Table(
+    "metrics_model_input",
+    metadata,
+    id_column(),
+    Column("model_id", Str(255), nullable=False),
+    Column("op_time", Str(255), nullable=False),
+    Column("dependency_table_name", Str(255), nullable=False),
+    Column("arrival_time", Instant, nullable=False),
+    UniqueConstraint("model_id", "op_time", "dependency_table_name", name="uk_model_input"),
 )
 
 metrics_model = Table(
@@ -74,6 +93,8 @@ metrics_model = Table(
     Column("source_sql", LongText, nullable=False),
     Column("dimensions", Json, nullable=False),
     Column("target", Str(255)),
+    Column("due", Str(16)),
+    Column("published_at", Instant),
     created_at(),
     updated_at(),
     UniqueConstraint("model_id", name="uk_model_id"),

@@ -1,0 +1,55 @@
+"""What can go wrong with arrivals, models and webhooks.
+
+ArrivalsError
+├── InvalidArrival      400: a field of the request is not what it must be; `field` names it
+├── ModelFileError      the YAML file is refused as a whole; every problem has its line
+├── UnknownModel        no such model
+├── AlreadyRunning      the batch is being executed: the seed's message, as it goes over the wire
+├── ModelFailed         an execution failed; the message goes into the task log and the answer
+├── WebhookError        a subscription or a delivery is refused
+└── SecretError         a secret cannot be read, decrypted or understood; never says its value
+"""
+
+from collections.abc import Sequence
+
+from platform_defs.errors import PlatformError
+
+NO_DEPENDENT_MODEL = "无模型依赖此表"
+IN_PROGRESS = "任务正在执行中"
+
+
+class ArrivalsError(PlatformError):
+    """Table arrival could not do what was asked."""
+
+
+class InvalidArrival(ArrivalsError):
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+
+
+class ModelFileError(ArrivalsError):
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class UnknownModel(ArrivalsError):
+    pass
+
+
+class AlreadyRunning(ArrivalsError):
+    def __init__(self) -> None:
+        super().__init__(IN_PROGRESS)
+
+
+class ModelFailed(ArrivalsError):
+    pass
+
+
+class WebhookError(ArrivalsError):
+    pass
+
+
+class SecretError(WebhookError):
+    pass

@@ -1,0 +1,54 @@
+"""Batches: what an opTime looks like, and the table names that a placeholder stands for."""
+
+import re
+
+from platform_defs.arrivals.errors import InvalidArrival
+
+MIN_DIGITS = 4
+MAX_DIGITS = 14
+# the longest first: yyyymmdd also begins with yyyy
+_WORDS = ("yyyymmdd", "yyyymm", "yyyy")
+_PLACEHOLDER = re.compile("|".join(_WORDS))
+# a name that repeats its batch more often than this allows is only met by its first spellings
+MAX_SPELLINGS = 64
+
+
+def normalised(op_time: str) -> str:
+    """`2025-12-19` -> `20251219`; refuses what is no batch."""
+    digits = op_time.strip().replace("-", "")
+    if not (digits.isascii() and digits.isdigit() and MIN_DIGITS <= len(digits) <= MAX_DIGITS):
+        raise InvalidArrival("opTime", f"expected {MIN_DIGITS} to {MAX_DIGITS} digits such as 20251219")
+    return digits
+
+
+def rendered(table: str, op_time: str) -> str:
+    """The table's name for a batch; a placeholder that needs more digits than the batch has stays as it is."""
+    return _PLACEHOLDER.sub(
+        lambda found: op_time[: len(found[0])] if len(op_time) >= len(found[0]) else found[0], table
+    )
+
+
+def has_placeholder(table: str) -> bool:
+    return _PLACEHOLDER.search(table) is not None
+
+
+def names_of(dependency: str, op_time: str) -> tuple[str, ...]:
+    """The names that meet a dependency, the rendered one first: it is about this batch alone."""
+    name = rendered(dependency, op_time)
+    return (dependency,) if name == dependency else (name, dependency)
+
+
+def dependencies_met_by(table: str, op_time: str) -> list[str]:
+    """What a model may have written to wait for this table: the name itself, or one that renders to it.
+
+    Every place that shows the batch's digits may have been a placeholder. Found this way round, a lookup by the
+    dependency's index stays one, however many models there are.
+    """
+    spelled: list[list[str]] = [[""]] + [[] for _ in table]
+    for position, letter in enumerate(table):
+        for name in spelled[position][:MAX_SPELLINGS]:
+            spelled[position + 1].append(name + letter)
+            for word in _WORDS:
+                if len(op_time) >= len(word) and table.startswith(op_time[: len(word)], position):
+                    spelled[position + len(word)].append(name + word)
+    return [name for name in dict.fromkeys(spelled[-1]) if rendered(name, op_time) == table]
