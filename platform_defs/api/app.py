@@ -15,6 +15,7 @@ from starlette.routing import Route
 from platform_defs.access.assertions import gateway_from
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.api import arrivals, chains, docs, health, lineage, metrics
+from platform_defs.api.arrivals_service import ArrivalService
 from platform_defs.api.auth import SECURITY_SCHEMES, Door
 from platform_defs.api.drain import Drain, DrainMiddleware
 from platform_defs.api.errors import ApiError, error_response
@@ -58,10 +59,11 @@ class PlatformApi(FastAPI):
 
 
 def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | None = None) -> FastAPI:
-    """The application; it owns neither engine nor graph, but a lineage service: `app.state.lineage.close()` at the end.
+    """The application; it owns neither engine nor graph, but services with threads and pools: `close(app)` at the end.
 
     `drain` is shared with the server that runs it.
     """
+    drain = drain or Drain()
     app = PlatformApi(
         title="Platform API",
         version=version("platform-defs"),
@@ -77,6 +79,8 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     app.state.metrics.registry.register(RunnerCollector(engine))
     app.state.lineage = LineageService(settings, engine, graph, app.state.metrics.registry)
     app.state.metrics.registry.register(LineageCollector(engine))
+    app.state.arrivals = ArrivalService(settings, engine, app.state.metrics.registry)
+    drain.callbacks.append(app.state.arrivals.stop_waiting)
     app.state.readiness = health.Readiness(engine, graph)
     app.state.door = Door(Authenticator(engine, gateway_from(settings)) if settings.auth == "keys" else None)
     for router in ROUTERS:
@@ -87,9 +91,14 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     for unavailable in (StoreUnavailable, GraphUnavailable, DBAPIError):
         app.add_exception_handler(unavailable, _on_store_unavailable)
     # the last one added is the outermost: refusals while draining are logged and carry a request id too
-    app.add_middleware(DrainMiddleware, drain=drain or Drain())
+    app.add_middleware(DrainMiddleware, drain=drain)
     app.add_middleware(Front, metrics=app.state.metrics)
     return app
+
+
+def close(app: FastAPI) -> None:
+    app.state.arrivals.close()
+    app.state.lineage.close()
 
 
 def field_of(location: tuple[int | str, ...]) -> str:

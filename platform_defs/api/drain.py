@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,7 +16,14 @@ class Drain:
 
     def __init__(self) -> None:
         self.draining = False
+        # called when draining begins: what only waits for others can be answered at once
+        self.callbacks: list[Callable[[], None]] = []
         self.running: set[Exchange] = set()
+
+    def begin(self) -> None:
+        self.draining = True
+        for callback in self.callbacks:
+            callback()
 
     async def answer_the_rest(self) -> None:
         """Answers 503 to everything that still runs, also where the work itself cannot be interrupted."""

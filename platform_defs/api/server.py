@@ -61,7 +61,7 @@ class DrainingServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log.info("stopping: %d requests in progress", len(self._drain.running))
-        self._drain.draining = True
+        self._drain.begin()
         for server in self.servers:
             server.close()
         for listener in sockets or []:

@@ -9,6 +9,11 @@ from platform_defs.runner.errors import UnknownKind
 # names the row on the run that was made for it
 WORK_TAG = "platform/work"
 LINEAGE_APPLY = "lineage_apply"
+MODEL_RUN = "model_run"
+ARRIVAL_REPORT = "arrival_report"
+WEBHOOK_SEND = "webhook_send"
+MODEL_TAG = "platform/model"
+OP_TIME_TAG = "platform/op_time"
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,29 @@ def _lineage_apply(payload: Mapping[str, Any]) -> Drive:
     return Drive(job_name="lineage_apply")
 
 
+def _model_run(payload: Mapping[str, Any]) -> Drive:
+    model_id, op_time = payload["model_id"], payload["op_time"]
+    return Drive(
+        job_name="model_run",
+        run_config={"ops": {"execute_model": {"config": {"model_id": model_id, "op_time": op_time}}}},
+        tags={MODEL_TAG: model_id, OP_TIME_TAG: op_time},
+    )
+
+
+def _arrival_report(payload: Mapping[str, Any]) -> Drive:
+    return Drive(job_name="arrival_report")
+
+
+def _webhook_send(payload: Mapping[str, Any]) -> Drive:
+    return Drive(job_name="webhook_send")
+
+
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Drive]] = {
     "selfcheck": _selfcheck,
     LINEAGE_APPLY: _lineage_apply,
+    MODEL_RUN: _model_run,
+    ARRIVAL_REPORT: _arrival_report,
+    WEBHOOK_SEND: _webhook_send,
 }
 
 

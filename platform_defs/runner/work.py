@@ -91,6 +91,26 @@ def enqueue(
         return _from_row(found)
 
 
+def add(connection: Connection, kind: str, payloads: Sequence[Mapping[str, Any]], *, priority: int = 100) -> list[Work]:
+    """Writes a row per payload in the caller's transaction: they exist if and only if what they are for does."""
+    rows = [
+        {
+            "kind": kind,
+            "payload": dict(payload),
+            "run_id": str(uuid.uuid4()),
+            "status": Status.QUEUED,
+            "priority": priority,
+        }
+        for payload in payloads
+    ]
+    if not rows:
+        return []
+    connection.execute(insert(work), rows)
+    written = connection.execute(select(work).where(work.c.run_id.in_([row["run_id"] for row in rows]))).all()
+    by_run = {row.run_id: _from_row(row) for row in written}
+    return [by_run[row["run_id"]] for row in rows]
+
+
 def get(engine: Engine, work_id: int) -> Work:
     found = read(engine, lambda connection: connection.execute(select(work).where(work.c.id == work_id)).one_or_none())
     if found is None:

@@ -1,0 +1,154 @@
+"""Table arrival as the API process runs it: one look for all who wait, reports afterwards, webhooks in a thread."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from anyio import CapacityLimiter
+from prometheus_client import CollectorRegistry
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from platform_defs.api.threads import off_loop
+from platform_defs.arrivals import intake, recovery, tasks
+from platform_defs.arrivals.intake import Arrival, Outcome
+from platform_defs.arrivals.tasks import Task
+from platform_defs.errors import PlatformError
+from platform_defs.runner import work
+from platform_defs.runner.arrivals import queue
+from platform_defs.runner.kinds import ARRIVAL_REPORT
+from platform_defs.runner.wake import wake
+from platform_defs.settings import Settings
+
+log = logging.getLogger(__name__)
+
+WRITERS = 8
+RECORD_TIMEOUT_S = 30.0
+# How often those who wait look, all of them by one query.
+LOOK_S = 0.02
+LOOK_WHEN_LONG_S = 0.2
+LONG_S = 5.0
+# A task whose process died is closed by whoever looks first; the sensor looks too, but not as often.
+SETTLE_EVERY_S = 1.0
+# Arrivals within this time are reported to Dagster together.
+REPORT_EVERY_S = 2.0
+# Less urgent than anything somebody waits for.
+REPORT_PRIORITY = 200
+
+
+@dataclass
+class _Waiter:
+    future: asyncio.Future[Task | None]
+    since: float
+
+
+class ArrivalService:
+    """What POST /api/open/kpi/srcTableComplete needs; `close()` at the end."""
+
+    def __init__(self, settings: Settings, engine: Engine, registry: CollectorRegistry) -> None:
+        self._engine = engine
+        self._home = settings.home
+        self._writers = CapacityLimiter(WRITERS)
+        self._waiting: dict[int, list[_Waiter]] = {}
+        self._watcher: asyncio.Task[None] | None = None
+        self._settled_at = 0.0
+        self._closing = threading.Event()
+        self._unreported = threading.Event()
+        self._threads = [threading.Thread(target=self._report, name="arrival-reports", daemon=True)]
+        for thread in self._threads:
+            thread.start()
+
+    async def arrive(self, arrival: Arrival) -> Outcome:
+        """Recorded when it returns; TimeoutError where the database takes too long."""
+        outcome = await off_loop(
+            partial(intake.arrive, self._engine, arrival, queue), seconds=RECORD_TIMEOUT_S, limiter=self._writers
+        )
+        if outcome.begun:
+            wake(self._home)
+        return outcome
+
+    async def ended(self, task_ids: Sequence[int], seconds: float) -> dict[int, Task]:
+        """Those of the tasks that end in time; the others still run."""
+        if not task_ids or seconds <= 0 or self._closing.is_set():
+            return {}
+        loop, now = asyncio.get_running_loop(), time.monotonic()
+        futures = {task_id: loop.create_future() for task_id in task_ids}
+        for task_id, future in futures.items():
+            self._waiting.setdefault(task_id, []).append(_Waiter(future, now))
+        if self._watcher is None or self._watcher.done():
+            self._watcher = loop.create_task(self._watch())
+        try:
+            await asyncio.wait(futures.values(), timeout=seconds)
+        finally:
+            self._forget(futures)
+        found = {task_id: future.result() for task_id, future in futures.items() if future.done()}
+        return {task_id: task for task_id, task in found.items() if task is not None}
+
+    def report_soon(self) -> None:
+        """An arrival was recorded: Dagster hears of it soon, together with others."""
+        self._unreported.set()
+
+    def stop_waiting(self) -> None:
+        """The process drains: whoever waits is told that its models run."""
+        self._closing.set()
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                if not waiter.future.done():
+                    waiter.future.set_result(None)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._unreported.set()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    # -- waiting ----------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while self._waiting:
+            try:
+                found = await off_loop(self._look, seconds=RECORD_TIMEOUT_S, limiter=self._writers)
+            except (PlatformError, SQLAlchemyError, TimeoutError):
+                log.warning("the task log cannot be read; looking again", exc_info=True)
+                found = {}
+            for task_id, task in found.items():
+                for waiter in self._waiting.get(task_id, []):
+                    if not waiter.future.done():
+                        waiter.future.set_result(task)
+            since = max((waiter.since for waiters in self._waiting.values() for waiter in waiters), default=0.0)
+            await asyncio.sleep(LOOK_S if time.monotonic() - since < LONG_S else LOOK_WHEN_LONG_S)
+
+    def _look(self) -> dict[int, Task]:
+        if time.monotonic() - self._settled_at > SETTLE_EVERY_S:
+            self._settled_at = time.monotonic()
+            if recovery.settle(self._engine, queue, datetime.now(UTC)).begun:
+                wake(self._home)
+        return tasks.ended(self._engine, list(self._waiting))
+
+    def _forget(self, futures: dict[int, asyncio.Future[Task | None]]) -> None:
+        for task_id, future in futures.items():
+            left = [waiter for waiter in self._waiting.get(task_id, []) if waiter.future is not future]
+            if left:
+                self._waiting[task_id] = left
+            else:
+                self._waiting.pop(task_id, None)
+
+    # -- reporting --------------------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        while not self._closing.is_set():
+            self._unreported.wait()
+            if self._closing.is_set():
+                return
+            self._unreported.clear()
+            try:
+                work.enqueue(self._engine, ARRIVAL_REPORT, {}, priority=REPORT_PRIORITY)
+                wake(self._home)
+            except (PlatformError, SQLAlchemyError):
+                log.warning("arrivals wait for the sensor to be reported", exc_info=True)
+            self._closing.wait(REPORT_EVERY_S)

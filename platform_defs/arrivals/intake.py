@@ -1,0 +1,103 @@
+"""An arrival: recorded, and everything that it makes due begun, in one transaction."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, select
+
+from platform_defs.arrivals.decisions import Verdict, next_arrival, verdict
+from platform_defs.arrivals.errors import InvalidArrival
+from platform_defs.arrivals.optime import normalised
+from platform_defs.arrivals.ports import Queue
+from platform_defs.arrivals.state import dependents, standings
+from platform_defs.arrivals.tasks import Task, Trigger, decide, last_success, trigger
+from platform_defs.store.arrivals import metrics_etl_log
+from platform_defs.store.upsert import upsert
+
+TABLE_LENGTH = 255
+
+
+@dataclass(frozen=True)
+class Arrival:
+    table: str
+    op_time: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an arrival meant for each model that depends on the table."""
+
+    depended_on: bool
+    # model id -> the task that was begun
+    begun: dict[str, int] = field(default_factory=dict)
+    # being executed already; a re-run will cover this arrival
+    busy: list[str] = field(default_factory=list)
+    # nothing that its last execution has not read
+    current: list[Task] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+    unpublished: list[str] = field(default_factory=list)
+
+
+def parse(body: Any) -> Arrival:
+    """The request's body; a refusal names the field."""
+    if not isinstance(body, dict):
+        raise InvalidArrival("body", "expected a JSON object with srcTableName and opTime")
+    table = _text(body, "srcTableName").strip()
+    if not table:
+        raise InvalidArrival("srcTableName", "expected the name of a table, got an empty text")
+    if len(table) > TABLE_LENGTH:
+        raise InvalidArrival("srcTableName", f"expected at most {TABLE_LENGTH} characters, got {len(table)}")
+    if any(not letter.isprintable() for letter in table):
+        raise InvalidArrival("srcTableName", "expected a name without control characters")
+    return Arrival(table, normalised(_text(body, "opTime")))
+
+
+def arrive(engine: Engine, arrival: Arrival, queue: Queue) -> Outcome:
+    def record(connection: Connection) -> Outcome:
+        now = datetime.now(UTC)
+        _record(connection, arrival, now)
+        models = dependents(connection, arrival.table, arrival.op_time)
+        if not models:
+            return Outcome(depended_on=False)
+        return _judge(connection, [(model_id, arrival.op_time) for model_id in models], queue, now)
+
+    return decide(engine, record)
+
+
+def _judge(connection: Connection, batches: list[tuple[str, str]], queue: Queue, now: datetime) -> Outcome:
+    outcome = Outcome(depended_on=True)
+    due = []
+    for standing in standings(connection, batches):
+        batch = (standing.model_id, standing.op_time)
+        match verdict(standing):
+            case Verdict.UNPUBLISHED:
+                outcome.unpublished.append(standing.model_id)
+            case Verdict.WAITING:
+                outcome.waiting.append(standing.model_id)
+            case Verdict.CURRENT if (task := last_success(connection, batch)) is not None:
+                outcome.current.append(task)
+            case _:
+                due.append(batch)
+    if due:
+        begun = trigger(connection, due, queue, Trigger.ARRIVAL, now)
+        outcome.begun.update({model_id: task_id for (model_id, _), task_id in begun.items()})
+        outcome.busy.extend(batch[0] for batch in due if batch not in begun)
+    return outcome
+
+
+def _record(connection: Connection, arrival: Arrival, now: datetime) -> None:
+    log = metrics_etl_log.c
+    query = select(log.arrival_time).where(log.table_name == arrival.table, log.op_time == arrival.op_time)
+    stored = connection.execute(query.with_for_update()).scalar_one_or_none()
+    row = {"table_name": arrival.table, "op_time": arrival.op_time, "arrival_time": next_arrival(now, stored)}
+    upsert(connection, metrics_etl_log, [row], key=["table_name", "op_time"])
+
+
+def _text(body: dict[Any, Any], name: str) -> str:
+    if name not in body:
+        raise InvalidArrival(name, "expected a text; it is missing")
+    value = body[name]
+    if not isinstance(value, str):
+        raise InvalidArrival(name, f"expected a text, got {type(value).__name__}")
+    return value

@@ -1,0 +1,206 @@
+"""What nobody reported: arrivals that ETL jobs wrote themselves, and executions whose process died."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, Engine, Select, String, and_, case, func, literal, or_, select, union_all
+from sqlalchemy.sql.elements import ColumnElement
+
+from platform_defs.arrivals import tasks
+from platform_defs.arrivals.decisions import Verdict, starts_again, verdict
+from platform_defs.arrivals.models import PUBLISHED
+from platform_defs.arrivals.ports import Queue
+from platform_defs.arrivals.state import Batch, standings
+from platform_defs.arrivals.tasks import Trigger, decide, trigger
+from platform_defs.store.arrivals import (
+    metrics_etl_log,
+    metrics_model,
+    metrics_model_dependency,
+    metrics_model_input,
+    metrics_model_running,
+    metrics_task_log,
+)
+from platform_defs.store.engine import read
+from platform_defs.store.work import work
+
+# The final states of a row of work, as the runner names them.
+_SUCCEEDED = "SUCCEEDED"
+_FAILED = "FAILED"
+_CANCELED = "CANCELED"
+
+
+@dataclass(frozen=True)
+class Dead:
+    """A RUNNING task whose run is over."""
+
+    task_id: int
+    batch: Batch
+    attempt: int
+    reason: str
+    canceled_by_operator: bool = False
+
+
+@dataclass(frozen=True)
+class Swept:
+    begun: dict[Batch, int] = field(default_factory=dict)
+    closed: list[int] = field(default_factory=list)
+
+
+def sweep(engine: Engine, queue: Queue, lookback: timedelta, now: datetime) -> dict[Batch, int]:
+    """Begins every batch that changed within the lookback and that nobody has begun."""
+    candidates = read(engine, lambda connection: connection.execute(_due(now - lookback)).all())
+    if not candidates:
+        return {}
+    batches = sorted((row[0], row[1]) for row in candidates)
+
+    def begin(connection: Connection) -> dict[Batch, int]:
+        # once more, in the transaction that begins them: on SQLite the query compared texts, as ETL jobs spell them
+        due = [
+            (standing.model_id, standing.op_time)
+            for standing in standings(connection, batches)
+            if verdict(standing) is Verdict.DUE
+        ]
+        return trigger(connection, due, queue, Trigger.SENSOR, now) if due else {}
+
+    return decide(engine, begin)
+
+
+def settle(engine: Engine, queue: Queue, now: datetime, others: Sequence[Dead] = ()) -> Swept:
+    """Closes the executions whose process died, and makes them once more. `others` are known from elsewhere."""
+    swept = Swept()
+    for dead in [*read(engine, dead_tasks), *others]:
+
+        def close(connection: Connection, dead: Dead = dead) -> int | None:
+            if not tasks.close_dead(connection, dead.task_id, dead.batch, dead.reason, now):
+                return None
+            found = standings(connection, [dead.batch])
+            if not found or verdict(found[0]) is not Verdict.DUE:
+                return None
+            if starts_again(canceled_by_operator=dead.canceled_by_operator, attempt=dead.attempt):
+                begun = trigger(connection, [dead.batch], queue, Trigger.RECOVERY, now, attempt=dead.attempt + 1)
+                return begun.get(dead.batch)
+            tasks.remember(connection, dead.batch, found[0].arrived)
+            return None
+
+        following = decide(engine, close)
+        swept.closed.append(dead.task_id)
+        if following is not None:
+            swept.begun[dead.batch] = following
+    return swept
+
+
+def dead_tasks(connection: Connection) -> list[Dead]:
+    """RUNNING tasks whose row of work is closed: the process that should have closed the task cannot any more."""
+    log, by_run = metrics_task_log.c, work.alias("by_run")
+    query = (
+        select(
+            *(log.id, log.model_id, log.op_time, log.attempt),
+            func.coalesce(work.c.status, by_run.c.status).label("status"),
+            func.coalesce(work.c.error, by_run.c.error).label("error"),
+            func.coalesce(work.c.cancel_requested_at, by_run.c.cancel_requested_at).label("cancel_requested_at"),
+        )
+        .select_from(metrics_model_running)
+        .join(metrics_task_log, log.id == metrics_model_running.c.task_id)
+        .outerjoin(work, work.c.id == log.work_id)
+        .outerjoin(by_run, and_(log.work_id.is_(None), by_run.c.run_id == log.run_id))
+        .where(func.coalesce(work.c.status, by_run.c.status).in_([_SUCCEEDED, _FAILED, _CANCELED]))
+        .order_by(log.id)
+    )
+    return [
+        Dead(
+            found.id,
+            (found.model_id, found.op_time),
+            found.attempt,
+            found.error or "its run ended without closing the task",
+            canceled_by_operator=found.status == _CANCELED and found.cancel_requested_at is not None,
+        )
+        for found in connection.execute(query)
+    ]
+
+
+def without_work(connection: Connection) -> Mapping[str, Dead]:
+    """RUNNING tasks of runs that no row of work stands for, by run id: only Dagster knows what became of them."""
+    log = metrics_task_log.c
+    query = (
+        select(log.id, log.model_id, log.op_time, log.attempt, log.run_id)
+        .select_from(metrics_model_running)
+        .join(metrics_task_log, log.id == metrics_model_running.c.task_id)
+        .outerjoin(work, work.c.run_id == log.run_id)
+        .where(log.work_id.is_(None), work.c.id.is_(None))
+    )
+    return {
+        found.run_id: Dead(found.id, (found.model_id, found.op_time), found.attempt, "its run has ended")
+        for found in connection.execute(query)
+    }
+
+
+def _due(since: datetime) -> Select[str, str]:
+    """One query: published models, no execution, all dependencies arrived, one of them in a version it has not read."""
+    changed = _changed(since).subquery("changed")
+    dependency, log, model = metrics_model_dependency, metrics_etl_log, metrics_model
+    met = case((log.c.id.is_not(None), dependency.c.id))
+    return (
+        select(changed.c.model_id, changed.c.op_time)
+        .select_from(changed)
+        .join(model, and_(model.c.model_id == changed.c.model_id, model.c.state == PUBLISHED))
+        .outerjoin(
+            metrics_model_running,
+            and_(
+                metrics_model_running.c.model_id == changed.c.model_id,
+                metrics_model_running.c.op_time == changed.c.op_time,
+            ),
+        )
+        .join(dependency, dependency.c.model_id == changed.c.model_id)
+        .outerjoin(
+            log,
+            and_(
+                log.c.op_time == changed.c.op_time,
+                log.c.table_name.in_([dependency.c.dependency_table_name, _rendered(changed.c.op_time)]),
+            ),
+        )
+        .where(metrics_model_running.c.task_id.is_(None))
+        .group_by(changed.c.model_id, changed.c.op_time)
+        .having(func.count(dependency.c.id.distinct()) == func.count(met.distinct()))
+    )
+
+
+def _changed(since: datetime) -> Select[str, str]:
+    """Batches with an arrival within the lookback that the model's last ended execution has not read."""
+    dependency, log, read_before = metrics_model_dependency.c, metrics_etl_log.c, metrics_model_input.c
+
+    def through(table_name: ColumnElement[str], *only: ColumnElement[bool]) -> Select[str, str]:
+        return (
+            select(dependency.model_id, log.op_time)
+            .select_from(metrics_etl_log)
+            .join(metrics_model_dependency, table_name == log.table_name)
+            .outerjoin(
+                metrics_model_input,
+                and_(
+                    read_before.model_id == dependency.model_id,
+                    read_before.op_time == log.op_time,
+                    read_before.dependency_table_name == log.table_name,
+                ),
+            )
+            .where(
+                log.arrival_time >= since,
+                or_(read_before.id.is_(None), read_before.arrival_time != log.arrival_time),
+                *only,
+            )
+        )
+
+    literally = through(dependency.dependency_table_name)
+    by_batch = through(_rendered(log.op_time), dependency.dependency_table_name.like("%yyyy%"))
+    both = union_all(literally, by_batch).subquery("arrivals")
+    return select(both.c.model_id, both.c.op_time).distinct()
+
+
+def _rendered(op_time: ColumnElement[str]) -> ColumnElement[str]:
+    """optime.rendered, in SQL."""
+    name: ColumnElement[str] = metrics_model_dependency.c.dependency_table_name
+    for word in ("yyyymmdd", "yyyymm", "yyyy"):
+        digits = case(
+            (func.length(op_time) >= len(word), func.substr(op_time, 1, len(word))), else_=literal(word, String)
+        )
+        name = func.replace(name, word, digits)
+    return name

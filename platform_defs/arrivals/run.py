@@ -1,0 +1,77 @@
+"""One execution from its beginning to its end: what a Dagster run of a model does, whoever launched it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine
+
+from platform_defs.arrivals import tasks
+from platform_defs.arrivals.catalog import load_models
+from platform_defs.arrivals.decisions import arrived_as, missing
+from platform_defs.arrivals.errors import ArrivalsError, ModelFailed
+from platform_defs.arrivals.execution import Counts, compute
+from platform_defs.arrivals.ports import Notify, Queue
+from platform_defs.arrivals.sources import Sources
+from platform_defs.arrivals.tasks import Begun, TaskStatus
+from platform_defs.store.engine import read
+
+
+@dataclass(frozen=True)
+class House:
+    """What an execution works with."""
+
+    engine: Engine
+    sources: Sources
+    timeout_s: float
+    queue: Queue
+    notify: Notify
+
+
+@dataclass(frozen=True)
+class Ended:
+    task_id: int
+    model_id: str
+    op_time: str
+    counts: Counts
+    missing: list[str]
+    # the execution that was begun because a table arrived during this one
+    next_task_id: int | None
+
+
+def run_triggered(house: House, model_id: str, op_time: str, work_id: int, run_id: str) -> Ended:
+    """The execution of a row of work; raises ModelFailed once the task log says FAILED."""
+    return _run(house, tasks.begin(house.engine, (model_id, op_time), work_id, run_id, datetime.now(UTC)))
+
+
+def run_by_operator(house: House, model_id: str, op_time: str, run_id: str) -> Ended:
+    """An execution launched in the UI; raises AlreadyRunning beside another one."""
+    return _run(house, tasks.begin_by_operator(house.engine, model_id, op_time, run_id, datetime.now(UTC)))
+
+
+def _run(house: House, begun: Begun) -> Ended:
+    standing = begun.standing
+    try:
+        model = read(house.engine, lambda connection: load_models(connection, [standing.model_id]))[standing.model_id]
+        counts = compute(
+            house.engine,
+            model,
+            standing.op_time,
+            arrived_as(standing),
+            sources=house.sources,
+            timeout_s=house.timeout_s,
+        )
+    # not BaseException: a run that is told to end leaves its task to the recovery, which knows who wanted the end
+    except Exception as error:
+        message = str(error) if isinstance(error, ArrivalsError) else f"{type(error).__name__}: {error}"
+        tasks.finish(house.engine, begun, TaskStatus.FAILED, house.queue, house.notify, message=message)
+        raise ModelFailed(message) from error
+    following = tasks.finish(
+        house.engine,
+        begun,
+        TaskStatus.SUCCESS,
+        house.queue,
+        house.notify,
+        compute_count=counts.computed,
+        storage_count=counts.stored,
+    )
+    return Ended(begun.task_id, standing.model_id, standing.op_time, counts, missing(standing), following)

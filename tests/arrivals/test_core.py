@@ -1,0 +1,262 @@
+"""Arrivals, executions and recovery over the real stores, without a runner: what each step leaves in the tables."""
+
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Engine, event, func, select, update
+
+from platform_defs.arrivals import recovery, tasks
+from platform_defs.arrivals.errors import AlreadyRunning, ModelFailed
+from platform_defs.arrivals.intake import Arrival, Outcome, arrive
+from platform_defs.arrivals.tasks import Begun, TaskStatus, Trigger
+from platform_defs.runner import work
+from platform_defs.runner.arrivals import queue
+from platform_defs.store.arrivals import metrics_etl_log, metrics_model_running
+from platform_defs.store.engine import read, transact
+from platform_defs.store.work import work as work_table
+from tests.arrivals.world import add_model, add_models, silent, task_log, work_of, write_arrival
+
+OP = "20251219"
+LOOKBACK = timedelta(days=7)
+
+
+def report(engine: Engine, table: str, op_time: str = OP) -> Outcome:
+    return arrive(engine, Arrival(table, op_time), queue)
+
+
+def begin(engine: Engine, model_id: str = "M", op_time: str = OP) -> Begun:
+    task = task_log(engine, model_id, op_time)[-1]
+    return tasks.begin(engine, (model_id, op_time), task.work_id, task.run_id, datetime.now(UTC))
+
+
+def succeed(engine: Engine, begun: Begun) -> int | None:
+    return tasks.finish(engine, begun, TaskStatus.SUCCESS, queue, silent, compute_count=2, storage_count=3)
+
+
+def statuses(engine: Engine, model_id: str = "M") -> list[tuple[str, str]]:
+    return [(task.status, task.trigger_code) for task in task_log(engine, model_id, OP)]
+
+
+def sweep(engine: Engine) -> dict[tuple[str, str], int]:
+    return recovery.sweep(engine, queue, LOOKBACK, datetime.now(UTC))
+
+
+def test_the_first_arrival_is_inserted_and_the_next_one_moves_its_time(engine: Engine) -> None:
+    report(engine, "T")
+    first = _arrivals(engine)
+    report(engine, "T")
+    second = _arrivals(engine)
+    assert list(first) == list(second) == [("T", OP)]
+    assert second["T", OP] > first["T", OP]
+
+
+def test_names_are_compared_exactly(engine: Engine) -> None:
+    add_model(engine, "M", ["T"])
+    assert not report(engine, "t").depended_on
+    assert not report(engine, "T2").depended_on
+    assert report(engine, "T").begun
+
+
+def test_a_model_runs_once_all_its_tables_arrived_and_only_for_that_batch(engine: Engine) -> None:
+    add_model(engine, "M", ["A", "B"])
+    assert report(engine, "A").waiting == ["M"]
+    assert report(engine, "B", "20251220").waiting == ["M"]
+    assert list(report(engine, "B").begun) == ["M"]
+
+
+def test_an_arrival_by_the_rendered_name_meets_the_placeholder(engine: Engine) -> None:
+    add_model(engine, "M", ["A_yyyymmdd", "B_yyyymm"])
+    assert report(engine, f"A_{OP}").waiting == ["M"]
+    assert list(report(engine, "B_202512").begun) == ["M"]
+
+
+def test_what_an_arrival_begins_is_there_with_its_row_of_work(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    (task_id,) = report(engine, "A").begun.values()
+    (task,) = task_log(engine, "M", OP)
+    assert (task.id, task.status, task.trigger_code) == (task_id, "RUNNING", "ARRIVAL")
+    row = work_of(engine, task)
+    assert (row.kind, row.status, row.payload) == ("model_run", "QUEUED", {"model_id": "M", "op_time": OP})
+
+
+def test_an_arrival_before_the_run_has_begun_is_read_by_it(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    report(engine, "A")
+    assert report(engine, "A").busy == ["M"]
+    assert succeed(engine, begin(engine)) is None
+    assert statuses(engine) == [("SUCCESS", "ARRIVAL")]
+
+
+def test_an_arrival_during_the_run_makes_the_model_run_again_once(engine: Engine) -> None:
+    add_model(engine, "M", ["A", "B"])
+    report(engine, "A")
+    report(engine, "B")
+    begun = begin(engine)
+    assert report(engine, "A").busy == ["M"]
+    assert report(engine, "B").busy == ["M"]
+    assert succeed(engine, begun) is not None
+    assert succeed(engine, begin(engine)) is None
+    assert statuses(engine) == [("SUCCESS", "ARRIVAL"), ("SUCCESS", "AGAIN")]
+
+
+def test_a_failed_run_is_made_again_by_the_next_arrival_and_not_before(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    report(engine, "A")
+    assert tasks.finish(engine, begin(engine), TaskStatus.FAILED, queue, silent, message="x" * 3000) is None
+    assert sweep(engine) == {}
+    (task,) = task_log(engine, "M", OP)
+    assert (task.status, len(task.message)) == ("FAILED", 2000)
+    assert report(engine, "A").begun
+
+
+def test_the_versions_that_a_run_read_are_in_the_task_log(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    report(engine, "A")
+    begin(engine)
+    (task,) = task_log(engine, "M", OP)
+    assert task.versions == {"A": _arrivals(engine)["A", OP].isoformat()}
+
+
+def test_an_operator_runs_it_without_all_tables_but_never_beside_a_running_one(engine: Engine) -> None:
+    add_model(engine, "M", ["A", "B"])
+    report(engine, "A")
+    begun = tasks.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
+    with pytest.raises(AlreadyRunning, match="任务正在执行中"):
+        tasks.begin_by_operator(engine, "M", OP, "run-2", datetime.now(UTC))
+    (task,) = task_log(engine, "M", OP)
+    assert (task.trigger_code, task.missing_tables, task.run_id) == ("OPERATOR", ["B"], "run-1")
+    # the table that was missing arrives while it runs
+    assert report(engine, "B").busy == ["M"]
+    assert succeed(engine, begun) is not None
+
+
+def test_an_arrival_that_an_etl_job_wrote_itself_is_found_once(engine: Engine) -> None:
+    add_model(engine, "M", ["A", "B_yyyymmdd"])
+    add_model(engine, "N", ["A"], published=False)
+    now = datetime.now(UTC).replace(microsecond=0)
+    write_arrival(engine, "A", OP, now - timedelta(hours=8))
+    assert sweep(engine) == {}
+    write_arrival(engine, f"B_{OP}", OP, now + timedelta(hours=2))
+    assert list(sweep(engine)) == [("M", OP)]
+    assert sweep(engine) == {}
+    assert succeed(engine, begin(engine)) is None
+    assert sweep(engine) == {}
+    write_arrival(engine, "A", OP, now)
+    assert list(sweep(engine)) == [("M", OP)]
+    assert statuses(engine) == [("SUCCESS", "SENSOR"), ("RUNNING", "SENSOR")]
+
+
+def test_batches_that_changed_before_the_lookback_are_left_alone(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    write_arrival(engine, "A", OP, datetime.now(UTC) - LOOKBACK - timedelta(hours=1))
+    assert sweep(engine) == {}
+
+
+def test_a_run_whose_process_died_is_closed_and_made_again_at_most_twice(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    report(engine, "A")
+    for _ in range(3):
+        begin(engine)
+        _die(engine, "process 7 was killed")
+        recovery.settle(engine, queue, datetime.now(UTC))
+    assert statuses(engine) == [("FAILED", "ARRIVAL"), ("FAILED", "RECOVERY"), ("FAILED", "RECOVERY")]
+    assert {task.message for task in task_log(engine, "M", OP)} == {"process 7 was killed"}
+    assert sweep(engine) == {}
+    assert report(engine, "A").begun
+
+
+def test_a_run_that_an_operator_canceled_is_not_made_again(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    report(engine, "A")
+    begin(engine)
+    (task,) = task_log(engine, "M", OP)
+    work.request_cancel(engine, task.run_id)
+    work.finish(engine, task.work_id, work.Status.CANCELED, error="canceled")
+    assert recovery.settle(engine, queue, datetime.now(UTC)).begun == {}
+    assert sweep(engine) == {}
+
+
+def test_one_that_was_taken_for_dead_cannot_close_what_came_after_it(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    report(engine, "A")
+    zombie = begin(engine)
+    _die(engine, "its lease ran out")
+    recovery.settle(engine, queue, datetime.now(UTC))
+    assert succeed(engine, zombie) is None
+    assert statuses(engine) == [("FAILED", "ARRIVAL"), ("RUNNING", "RECOVERY")]
+    with pytest.raises(ModelFailed, match="closed meanwhile"):
+        tasks.begin(engine, ("M", OP), task_log(engine, "M", OP)[0].work_id, "r", datetime.now(UTC))
+
+
+def test_runs_without_a_row_of_work_are_left_to_whoever_knows_them(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    report_only = tasks.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
+    unknown = read(engine, recovery.without_work)
+    assert unknown["run-1"].task_id == report_only.task_id
+    assert recovery.settle(engine, queue, datetime.now(UTC)).closed == []
+    assert recovery.settle(engine, queue, datetime.now(UTC), [unknown["run-1"]]).closed == [report_only.task_id]
+    assert statuses(engine) == [("FAILED", "OPERATOR")]
+
+
+def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine: Engine) -> None:
+    """Arrivals, runs and recoveries side by side: at the end what was read is what arrived."""
+    add_model(engine, "M", ["A", "B"])
+    done = threading.Event()
+
+    def drive() -> None:
+        while not done.is_set() or _running(engine):
+            for row in work.claim(engine, "driver", 1):
+                begun = tasks.begin(engine, ("M", OP), row.id, row.run_id, datetime.now(UTC))
+                succeed(engine, begun)
+                work.finish(engine, row.id, work.Status.SUCCEEDED)
+
+    driver = threading.Thread(target=drive)
+    driver.start()
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = list(pool.map(lambda number: report(engine, "AB"[number % 2]), range(40)))
+    finally:
+        done.set()
+        driver.join(timeout=60)
+    log = task_log(engine, "M", OP)
+    assert {task.status for task in log} == {"SUCCESS"}
+    assert log[-1].versions == {table: at.isoformat() for (table, _), at in _arrivals(engine).items()}
+    assert sum(len(outcome.begun) for outcome in outcomes) + sum(
+        task.trigger_code == Trigger.AGAIN for task in log
+    ) == len(log)
+    assert all(before.end_time <= after.start_time for before, after in itertools.pairwise(log))
+
+
+def test_judging_an_arrival_takes_three_queries_however_many_models_depend_on_it(engine: Engine) -> None:
+    add_models(engine, {f"M{number}": ["A", f"B{number}"] for number in range(30)}, published=True)
+    queries: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
+        if statement.lstrip().upper().startswith("SELECT") and "metrics_model" in statement:
+            queries.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        assert len(report(engine, "A").waiting) == 30
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert len(queries) <= 3
+
+
+def _arrivals(engine: Engine) -> dict[tuple[str, str], datetime]:
+    log = metrics_etl_log.c
+    rows = read(engine, lambda c: c.execute(select(log.table_name, log.op_time, log.arrival_time)).all())
+    return {(table, op_time): at for table, op_time, at in rows}
+
+
+def _running(engine: Engine) -> int:
+    return read(engine, lambda c: c.execute(select(func.count()).select_from(metrics_model_running)).scalar_one())
+
+
+def _die(engine: Engine, reason: str) -> None:
+    last = task_log(engine, "M", OP)[-1]
+    values = {"status": "FAILED", "error": reason}
+    transact(engine, lambda c: c.execute(update(work_table).where(work_table.c.id == last.work_id).values(values)))
