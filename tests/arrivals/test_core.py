@@ -230,6 +230,27 @@ def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine:
     assert all(before.end_time <= after.start_time for before, after in itertools.pairwise(log))
 
 
+def test_an_arrival_in_the_last_moment_of_a_run_waits_for_it_and_begins_the_next(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    report(engine, "A")
+    begun = begin(engine)
+    outcomes: list[Outcome] = []
+    latecomer = threading.Thread(target=lambda: outcomes.append(report(engine, "A")))
+
+    def before_the_commit(connection: object) -> None:
+        if not latecomer.ident:
+            latecomer.start()
+            latecomer.join(timeout=0.5)  # it must not get through: the run has looked for arrivals already
+
+    event.listen(engine, "commit", before_the_commit)
+    try:
+        assert succeed(engine, begun) is None
+    finally:
+        event.remove(engine, "commit", before_the_commit)
+    latecomer.join()
+    assert list(outcomes[0].begun) == ["M"]
+
+
 def test_judging_an_arrival_takes_three_queries_however_many_models_depend_on_it(engine: Engine) -> None:
     add_models(engine, {f"M{number}": ["A", f"B{number}"] for number in range(30)}, published=True)
     queries: list[str] = []
