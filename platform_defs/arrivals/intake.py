@@ -1,16 +1,17 @@
 """An arrival: recorded, and everything that it makes due begun, in one transaction."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
-from platform_defs.arrivals.decisions import Verdict, next_arrival, verdict
+from platform_defs.arrivals.decisions import Standing, Verdict, next_arrival, verdict
 from platform_defs.arrivals.errors import InvalidArrival
 from platform_defs.arrivals.optime import normalised
 from platform_defs.arrivals.ports import Queue
-from platform_defs.arrivals.state import dependents, standings
+from platform_defs.arrivals.state import dependents
 from platform_defs.arrivals.tasks import Task, Trigger, decide, last_success, trigger
 from platform_defs.store.arrivals import metrics_etl_log
 from platform_defs.store.upsert import upsert
@@ -57,18 +58,16 @@ def arrive(engine: Engine, arrival: Arrival, queue: Queue) -> Outcome:
     def record(connection: Connection) -> Outcome:
         now = datetime.now(UTC)
         _record(connection, arrival, now)
-        models = dependents(connection, arrival.table, arrival.op_time)
-        if not models:
-            return Outcome(depended_on=False)
-        return _judge(connection, [(model_id, arrival.op_time) for model_id in models], queue, now)
+        found = dependents(connection, arrival.table, arrival.op_time)
+        return _judge(connection, found, queue, now) if found else Outcome(depended_on=False)
 
     return decide(engine, record)
 
 
-def _judge(connection: Connection, batches: list[tuple[str, str]], queue: Queue, now: datetime) -> Outcome:
+def _judge(connection: Connection, found: Sequence[Standing], queue: Queue, now: datetime) -> Outcome:
     outcome = Outcome(depended_on=True)
     due = []
-    for standing in standings(connection, batches):
+    for standing in found:
         batch = (standing.model_id, standing.op_time)
         match verdict(standing):
             case Verdict.UNPUBLISHED:

@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Engine, Select, String, and_, case, func, literal, or_, select, union_all
+from sqlalchemy import Connection, Engine, Select, String, and_, case, func, literal, or_, select, true, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
 from platform_defs.arrivals import tasks
+from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.decisions import Verdict, starts_again, verdict
 from platform_defs.arrivals.models import PUBLISHED
 from platform_defs.arrivals.ports import Queue
-from platform_defs.arrivals.state import Batch, standings
+from platform_defs.arrivals.state import standings
 from platform_defs.arrivals.tasks import Trigger, decide, trigger
 from platform_defs.store.arrivals import (
     metrics_etl_log,
@@ -156,7 +157,12 @@ def _due(since: datetime) -> Select[str, str]:
             log,
             and_(
                 log.c.op_time == changed.c.op_time,
-                log.c.table_name.in_([dependency.c.dependency_table_name, _rendered(changed.c.op_time)]),
+                log.c.table_name.in_(
+                    [
+                        dependency.c.dependency_table_name,
+                        _rendered(dependency.c.dependency_table_name, changed.c.op_time),
+                    ]
+                ),
             ),
         )
         .where(metrics_model_running.c.task_id.is_(None))
@@ -169,35 +175,47 @@ def _changed(since: datetime) -> Select[str, str]:
     """Batches with an arrival within the lookback that the model's last ended execution has not read."""
     dependency, log, read_before = metrics_model_dependency.c, metrics_etl_log.c, metrics_model_input.c
 
-    def through(table_name: ColumnElement[str], *only: ColumnElement[bool]) -> Select[str, str]:
-        return (
-            select(dependency.model_id, log.op_time)
-            .select_from(metrics_etl_log)
-            .join(metrics_model_dependency, table_name == log.table_name)
-            .outerjoin(
-                metrics_model_input,
-                and_(
-                    read_before.model_id == dependency.model_id,
-                    read_before.op_time == log.op_time,
-                    read_before.dependency_table_name == log.table_name,
-                ),
-            )
-            .where(
-                log.arrival_time >= since,
-                or_(read_before.id.is_(None), read_before.arrival_time != log.arrival_time),
-                *only,
-            )
-        )
-
-    literally = through(dependency.dependency_table_name)
-    by_batch = through(_rendered(log.op_time), dependency.dependency_table_name.like("%yyyy%"))
-    both = union_all(literally, by_batch).subquery("arrivals")
+    unread = and_(
+        log.arrival_time >= since, or_(read_before.id.is_(None), read_before.arrival_time != log.arrival_time)
+    )
+    same_input = and_(
+        read_before.model_id == dependency.model_id,
+        read_before.op_time == log.op_time,
+        read_before.dependency_table_name == log.table_name,
+    )
+    by_name = (
+        select(dependency.model_id, log.op_time)
+        .select_from(metrics_etl_log)
+        .join(metrics_model_dependency, dependency.dependency_table_name == log.table_name)
+        .outerjoin(metrics_model_input, same_input)
+        .where(unread)
+    )
+    # placeholders are few: from them to the arrivals, because the other way round nothing could be looked up
+    batches = select(log.op_time).where(log.arrival_time >= since).distinct().subquery("batches")
+    placeholders = (
+        select(dependency.model_id, dependency.dependency_table_name)
+        .where(dependency.dependency_table_name.like("%yyyy%"))
+        .subquery("placeholders")
+    )
+    name = _rendered(placeholders.c.dependency_table_name, batches.c.op_time)
+    same_input_rendered = and_(
+        read_before.model_id == placeholders.c.model_id,
+        read_before.op_time == log.op_time,
+        read_before.dependency_table_name == log.table_name,
+    )
+    by_batch = (
+        select(placeholders.c.model_id, log.op_time)
+        .select_from(placeholders.join(batches, true()))
+        .join(metrics_etl_log, and_(log.table_name == name, log.op_time == batches.c.op_time))
+        .outerjoin(metrics_model_input, same_input_rendered)
+        .where(unread)
+    )
+    both = union_all(by_name, by_batch).subquery("arrivals")
     return select(both.c.model_id, both.c.op_time).distinct()
 
 
-def _rendered(op_time: ColumnElement[str]) -> ColumnElement[str]:
+def _rendered(name: ColumnElement[str], op_time: ColumnElement[str]) -> ColumnElement[str]:
     """optime.rendered, in SQL."""
-    name: ColumnElement[str] = metrics_model_dependency.c.dependency_table_name
     for word in ("yyyymmdd", "yyyymm", "yyyy"):
         digits = case(
             (func.length(op_time) >= len(word), func.substr(op_time, 1, len(word))), else_=literal(word, String)

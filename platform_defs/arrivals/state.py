@@ -1,11 +1,13 @@
 """Loads what the decisions are made over: three queries for any number of models and batches."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import ColumnElement, Connection, select
 
+from platform_defs.arrivals.batches import Batch, among
 from platform_defs.arrivals.decisions import Standing
 from platform_defs.arrivals.models import PUBLISHED
 from platform_defs.arrivals.optime import dependencies_met_by, names_of
@@ -16,88 +18,82 @@ from platform_defs.store.arrivals import (
     metrics_model_input,
 )
 
-Batch = tuple[str, str]  # model id, opTime
 CHUNK = 500
 
 
-def dependents(connection: Connection, table: str, op_time: str) -> list[str]:
-    """The models that wait for this table, by its name or by one that renders to it."""
-    query = (
-        select(metrics_model_dependency.c.model_id)
-        .join(metrics_model, metrics_model.c.model_id == metrics_model_dependency.c.model_id)
-        .where(metrics_model_dependency.c.dependency_table_name.in_(dependencies_met_by(table, op_time)))
-        .distinct()
-        .order_by(metrics_model_dependency.c.model_id)
+def dependents(connection: Connection, table: str, op_time: str) -> list[Standing]:
+    """The models that wait for this table, by its name or by one that renders to it, as they stand for the batch."""
+    dependency = metrics_model_dependency.c
+    waiting = select(dependency.model_id).where(
+        dependency.dependency_table_name.in_(dependencies_met_by(table, op_time))
     )
-    return list(connection.execute(query).scalars())
+    found = _dependencies(connection, metrics_model.c.model_id.in_(waiting))
+    return _judged(connection, found, [(model_id, op_time) for model_id in sorted(found)])
 
 
 def standings(connection: Connection, batches: Sequence[Batch]) -> list[Standing]:
     """In the order of the batches; a model that does not exist has none."""
     found: list[Standing] = []
     for start in range(0, len(batches), CHUNK):
-        found += _standings(connection, batches[start : start + CHUNK])
+        chunk = batches[start : start + CHUNK]
+        wanted = sorted({model_id for model_id, _ in chunk})
+        waits = _dependencies(connection, metrics_model.c.model_id.in_(wanted))
+        found += _judged(connection, waits, [batch for batch in chunk if batch[0] in waits])
     return found
 
 
-def _standings(connection: Connection, batches: Sequence[Batch]) -> list[Standing]:
-    waits, published = _dependencies(connection, {model_id for model_id, _ in batches})
-    known = [batch for batch in batches if batch[0] in published]
-    wanted = {
-        (name, op_time)
-        for model_id, op_time in known
-        for dependency in waits[model_id]
-        for name in names_of(dependency, op_time)
+@dataclass(frozen=True)
+class _Waits:
+    published: bool
+    tables: list[str] = field(default_factory=list)
+
+
+def _judged(connection: Connection, waits: Mapping[str, _Waits], batches: Sequence[Batch]) -> list[Standing]:
+    names = {
+        (model_id, op_time): [name for table in waits[model_id].tables for name in names_of(table, op_time)]
+        for model_id, op_time in batches
     }
-    arrived = _arrivals(connection, wanted)
-    read = _inputs(connection, known)
+    arrived = _arrivals(connection, {(name, batch[1]) for batch, found in names.items() for name in found})
+    read = _inputs(connection, batches)
     return [
         Standing(
             model_id,
             op_time,
-            published=published[model_id],
-            depends_on=tuple(waits[model_id]),
-            arrived={
-                name: arrived[name, op_time]
-                for dependency in waits[model_id]
-                for name in names_of(dependency, op_time)
-                if (name, op_time) in arrived
-            },
+            published=waits[model_id].published,
+            depends_on=tuple(waits[model_id].tables),
+            arrived={name: arrived[name, op_time] for name in names[model_id, op_time] if (name, op_time) in arrived},
             read=read[model_id, op_time],
         )
-        for model_id, op_time in known
+        for model_id, op_time in batches
     ]
 
 
-def _dependencies(connection: Connection, model_ids: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, bool]]:
+def _dependencies(connection: Connection, which: ColumnElement[bool]) -> dict[str, _Waits]:
     model, dependency = metrics_model.c, metrics_model_dependency.c
     query = (
         select(model.model_id, model.state, dependency.dependency_table_name)
         .outerjoin_from(metrics_model, metrics_model_dependency, dependency.model_id == model.model_id)
-        .where(model.model_id.in_(sorted(model_ids)))
+        .where(which)
         .order_by(dependency.id)
     )
-    waits: dict[str, list[str]] = defaultdict(list)
-    published = {}
+    found: dict[str, _Waits] = {}
     for model_id, state, table in connection.execute(query):
-        published[model_id] = state == PUBLISHED
+        waits = found.setdefault(model_id, _Waits(published=state == PUBLISHED))
         if table is not None:
-            waits[model_id].append(table)
-    return waits, published
+            waits.tables.append(table)
+    return found
 
 
 def _arrivals(connection: Connection, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], datetime]:
     log = metrics_etl_log.c
-    query = select(log.table_name, log.op_time, log.arrival_time).where(
-        tuple_(log.table_name, log.op_time).in_(sorted(wanted))
-    )
+    query = select(log.table_name, log.op_time, log.arrival_time).where(among(log.table_name, log.op_time, wanted))
     return {(table, op_time): arrival for table, op_time, arrival in connection.execute(query)}
 
 
 def _inputs(connection: Connection, batches: Iterable[Batch]) -> dict[Batch, dict[str, datetime]]:
     read = metrics_model_input.c
     query = select(read.model_id, read.op_time, read.dependency_table_name, read.arrival_time).where(
-        tuple_(read.model_id, read.op_time).in_(sorted(batches))
+        among(read.model_id, read.op_time, batches)
     )
     found: dict[Batch, dict[str, datetime]] = defaultdict(dict)
     for model_id, op_time, table, arrival in connection.execute(query):

@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
+from platform_defs.arrivals.batches import Batch, among
 from platform_defs.arrivals.decisions import Standing, Verdict, Versions, missing, verdict
 from platform_defs.arrivals.errors import AlreadyRunning, ArrivalsError, ModelFailed, UnknownModel
 from platform_defs.arrivals.ports import Notify, Queue
-from platform_defs.arrivals.state import Batch, standings
+from platform_defs.arrivals.state import standings
 from platform_defs.store.arrivals import metrics_kpi, metrics_model_input, metrics_model_running, metrics_task_log
 from platform_defs.store.engine import read, transact
 from platform_defs.store.upsert import upsert
@@ -244,7 +245,7 @@ def _lock(connection: Connection, batches: Sequence[Batch]) -> dict[Batch, int]:
     guard = metrics_model_running.c
     query = (
         select(guard.model_id, guard.op_time, guard.task_id)
-        .where(tuple_(guard.model_id, guard.op_time).in_(sorted(batches)))
+        .where(among(guard.model_id, guard.op_time, batches))
         .order_by(guard.model_id, guard.op_time)
         # the hint keeps the optimiser from reading a small table whole, and so from waiting for unrelated batches
         .with_hint(metrics_model_running, "FORCE INDEX (PRIMARY)", "mysql")
@@ -258,7 +259,7 @@ def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[B
     connection.execute(insert(metrics_task_log), [dict(row) for row in rows])
     log = metrics_task_log.c
     query = select(log.model_id, log.op_time, log.id).where(
-        tuple_(log.model_id, log.op_time).in_([(row["model_id"], row["op_time"]) for row in rows]),
+        among(log.model_id, log.op_time, [(row["model_id"], row["op_time"]) for row in rows]),
         log.run_id.in_([row["run_id"] for row in rows]),
     )
     return {(model_id, op_time): task_id for model_id, op_time, task_id in connection.execute(query)}

@@ -256,7 +256,8 @@ def test_judging_an_arrival_takes_three_queries_however_many_models_depend_on_it
     queries: list[str] = []
 
     def note(connection: object, cursor: object, statement: str, *_: object) -> None:
-        if statement.lstrip().upper().startswith("SELECT") and "metrics_model" in statement:
+        # the one that locks the arrival's own row is part of recording it
+        if statement.startswith("SELECT") and "FOR UPDATE" not in statement:
             queries.append(statement)
 
     event.listen(engine, "before_cursor_execute", note)
@@ -264,7 +265,7 @@ def test_judging_an_arrival_takes_three_queries_however_many_models_depend_on_it
         assert len(report(engine, "A").waiting) == 30
     finally:
         event.remove(engine, "before_cursor_execute", note)
-    assert len(queries) <= 3
+    assert len(queries) - (engine.dialect.name == "sqlite") == 3
 
 
 def _arrivals(engine: Engine) -> dict[tuple[str, str], datetime]:

@@ -7,7 +7,9 @@ import pytest
 from sqlalchemy.engine import URL
 
 from tests.conftest import dropped_databases, new_database
-from tests.e2e.platform_up import PlatformUp
+from tests.e2e.lives import Lives, live
+from tests.e2e.tree import copy_with_probes
+from tests.e2e.warm import Warm
 from tests.needs import require
 
 
@@ -19,6 +21,9 @@ def server_environment(url: URL) -> dict[str, str]:
     }
 
 
+# webhook receivers of the tests listen on loopback, which is refused unless an operator allows it
+WEBHOOKS = {"PLATFORM_WEBHOOK_ALLOW": "127.0.0.0/8"}
+
 BACKENDS = (
     pytest.param("embedded"),
     pytest.param("servers", marks=pytest.mark.needs("mysql", "neo4j")),
@@ -26,22 +31,29 @@ BACKENDS = (
 
 
 @pytest.fixture(scope="session", params=BACKENDS)
-def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformUp]:
-    home = tmp_path_factory.mktemp("platform") / "home"
-    if request.param == "embedded":
-        up = PlatformUp(home)
+def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """One for all tests of a backend, also for those of the runner, hence with the probe jobs."""
+    folder = tmp_path_factory.mktemp("platform")
+    tree = copy_with_probes(folder / "tree")
+    names: list[str] = []
+    environment = dict(WEBHOOKS)
+    if request.param == "servers":
+        url, names = new_database("mysql", folder)
+        environment |= server_environment(url)
+    try:
+        up = Warm(folder / "home", tree, environment)
         try:
             yield up.until_ready()
         finally:
             up.end()
-        return
-    url, names = new_database("mysql", home)
-    up = PlatformUp(home, server_environment(url))
-    try:
-        yield up.until_ready()
     finally:
-        up.end()
         dropped_databases("mysql", names)
+
+
+@pytest.fixture(scope="session")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Lives:
+    folder = tmp_path_factory.mktemp("lives")
+    return live(folder / "home", copy_with_probes(folder / "tree"), folder / "dagster.yaml")
 
 
 @pytest.fixture

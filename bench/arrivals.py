@@ -1,0 +1,214 @@
+"""Table arrival: requests with 0, 1 and 20 dependent models, POST to the model's start, and readiness at scale.
+
+    .venv/bin/python -m bench.arrivals [embedded] [servers]
+
+A platform of its own each, with everything on this machine. `servers` needs PLATFORM_TEST_MYSQL_URL and
+PLATFORM_TEST_NEO4J_URL, or `make services`.
+"""
+
+import itertools
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from sqlalchemy import Engine, event, insert, text
+from sqlalchemy.engine import make_url
+
+from platform_defs.arrivals import recovery
+from platform_defs.arrivals.decisions import Verdict, verdict
+from platform_defs.arrivals.state import dependents
+from platform_defs.runner.arrivals import queue
+from platform_defs.store.arrivals import metrics_etl_log, metrics_model_input
+from platform_defs.store.engine import open_engine, read, transact
+from tests.arrivals.world import add_models, task_log
+from tests.conftest import dropped_databases, new_database
+from tests.e2e.conftest import server_environment
+from tests.e2e.platform_up import PlatformUp
+
+PATH = "/api/open/kpi/srcTableComplete"
+SQL = "SELECT ${dimGroup}, ${kpis} FROM bench_orders WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
+BATCHES = itertools.count(10_000_000)
+CLIENTS = 8
+
+
+class Caller:
+    def __init__(self, up: PlatformUp) -> None:
+        self._url = f"{up.up['api']}{PATH}"
+        self._client = httpx.Client(headers={"Authorization": up.up["demo_key"]}, timeout=120, trust_env=False)
+
+    def post(self, table: str, op_time: str, **query: Any) -> dict[str, Any]:
+        answer = self._client.post(self._url, json={"srcTableName": table, "opTime": op_time}, params=query)
+        assert answer.status_code == 200, answer.text
+        content: dict[str, Any] = answer.json()
+        return content
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def requests(caller: Caller, table: str, seconds: float) -> tuple[float, float]:
+    """Requests per second and the median of their milliseconds; each is a batch of its own and waits for its models."""
+    ends = time.monotonic() + seconds
+    spans: list[float] = []
+
+    def ask(_: int) -> None:
+        while time.monotonic() < ends:
+            began = time.monotonic()
+            answer = caller.post(table, str(next(BATCHES)))
+            assert all(model["status"] == "SUCCESS" for model in answer.get("triggeredModels", [])), answer
+            spans.append(time.monotonic() - began)
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(ask, range(CLIENTS)))
+    return len(spans) / (time.monotonic() - began), statistics.median(spans) * 1000
+
+
+def starts(caller: Caller, engine: Engine, table: str, model_id: str, times: int) -> list[float]:
+    """Milliseconds from the POST to the moment at which the run has read its tables, one at a time."""
+    spans = []
+    for _ in range(times):
+        op_time = str(next(BATCHES))
+        asked = datetime.now(UTC)
+        caller.post(table, op_time)
+        (task,) = task_log(engine, model_id, op_time)
+        spans.append((task.start_time - asked).total_seconds() * 1000)
+    return spans
+
+
+def readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[float, float, int]:
+    """Milliseconds to judge one arrival, to sweep everything, and the queries of a judgement."""
+    name = f"r{models}"
+    tables = max(10, models // 2)
+    add_models(
+        engine,
+        {f"{name}-{n}": [f"{name}_t{(n * 7 + k) % tables}" for k in range(3)] for n in range(models)},
+    )
+    batches = [str(20_000_000 + models + n) for n in range(max(1, arrivals // tables))]
+    now = datetime.now(UTC)
+    rows = [
+        {"table_name": f"{name}_t{n}", "op_time": op_time, "arrival_time": now}
+        for op_time in batches
+        for n in range(tables)
+    ]
+    for start in range(0, len(rows), 5000):
+        transact(engine, lambda c, start=start: c.execute(insert(metrics_etl_log), rows[start : start + 5000]))
+    # all but one batch were executed: what is usual for a platform that runs
+    read_before = [
+        {"model_id": f"{name}-{n}", "op_time": op_time, "dependency_table_name": table, "arrival_time": now}
+        for op_time in batches
+        for n in range(models)
+        for table in {f"{name}_t{(n * 7 + k) % tables}" for k in range(3)}
+    ]
+    for start in range(0, len(read_before), 5000):
+        part = read_before[start : start + 5000]
+        transact(engine, lambda c, part=part: c.execute(insert(metrics_model_input), part))
+
+    queries = 0
+
+    def count(connection: object, cursor: object, statement: str, *_: object) -> None:
+        nonlocal queries
+        queries += statement.startswith("SELECT")
+
+    def judge(connection: Any) -> None:
+        judged = dependents(connection, f"{name}_t3", batches[0])
+        assert {verdict(standing) for standing in judged} == {Verdict.CURRENT}
+
+    read(engine, judge)
+    event.listen(engine, "before_cursor_execute", count)
+    read(engine, judge)
+    event.remove(engine, "before_cursor_execute", count)
+    return (
+        _median(times, lambda: read(engine, judge)),
+        _median(3, lambda: recovery.sweep(engine, queue, timedelta(days=7), datetime.now(UTC))),
+        queries,
+    )
+
+
+def _median(times: int, work: Callable[[], object]) -> float:
+    spans = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        spans.append(time.perf_counter() - began)
+    return statistics.median(spans) * 1000
+
+
+@contextmanager
+def platform(kind: str, folder: Path) -> Iterator[tuple[PlatformUp, Engine]]:
+    home = folder / kind
+    if kind == "embedded":
+        url, names, environment = make_url(f"sqlite:///{home / 'platform.db'}"), [], {}
+    else:
+        url, names = new_database("mysql", home)
+        environment = server_environment(url)
+    up = PlatformUp(home, environment)
+    try:
+        up.until_ready()
+        engine = open_engine(url)
+        try:
+            yield up, engine
+        finally:
+            engine.dispose()
+    finally:
+        up.end()
+        dropped_databases("mysql", names)
+
+
+def measure(kind: str, folder: Path, seconds: float) -> None:
+    with platform(kind, folder) as (up, engine):
+        print(f"\n{'MySQL + Neo4j' if kind == 'servers' else 'embedded'}")
+        transact(
+            engine,
+            lambda c: c.execute(
+                text("CREATE TABLE bench_orders (region VARCHAR(20), op_time VARCHAR(20), amount DOUBLE)")
+            ),
+        )
+        add_models(engine, {"one": ["T1"], **{f"of-twenty-{n}": ["T20"] for n in range(20)}}, sql=SQL)
+        caller = Caller(up)
+        try:
+            caller.post("T1", str(next(BATCHES)))
+            for models, table in ((0, "T0"), (1, "T1"), (20, "T20")):
+                rate, median = requests(caller, table, seconds)
+                print(
+                    f"  {models:2} dependent models   {rate:8.1f} requests/s   p50 {median:8.1f} ms, {CLIENTS} clients"
+                )
+            spans = starts(caller, engine, "T1", "one", 20)
+            print(f"  POST to the model's start   p50 {statistics.median(spans):.0f} ms   (aim: under 500 ms embedded)")
+        finally:
+            caller.close()
+    with tempfile.TemporaryDirectory() as scratch:
+        store = "mysql" if kind == "servers" else "sqlite"
+        from platform_defs.store import migrate
+
+        url, names = new_database(store, Path(scratch))
+        engine = open_engine(url)
+        try:
+            migrate.upgrade(engine)
+            few, few_swept, _ = readiness(engine, 100, 1000, 50)
+            many, many_swept, queries = readiness(engine, 10_000, 100_000, 50)
+        finally:
+            engine.dispose()
+            dropped_databases(store, names)
+    print(f"  readiness of an arrival: 100 models {few:.2f} ms, 10,000 models and 100,000 arrivals {many:.2f} ms")
+    print(f"    ratio {many / few:.2f} (aim: under 2), {queries} queries (aim: at most 3)")
+    print(f"  the sensor's sweep of 7 days: {few_swept:.0f} ms and {many_swept:.0f} ms")
+
+
+def main() -> None:
+    kinds = [kind for kind in ("embedded", "servers") if kind in sys.argv[1:]] or ["embedded"]
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in kinds:
+            measure(kind, Path(folder), seconds=8)
+
+
+if __name__ == "__main__":
+    main()
