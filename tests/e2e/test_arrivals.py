@@ -207,7 +207,7 @@ def test_what_outlasts_the_wait_is_running_and_what_comes_meanwhile_is_skipped_a
     ("body", "query", "named"),
     [
         ({"opTime": OP}, {}, "srcTableName"),
-        ({"srcTableName": "T", "opTime": "19-12"}, {}, "opTime"),
+        ({"srcTableName": "T", "opTime": "2025-W51"}, {}, "opTime"),
         ({"srcTableName": "T", "opTime": OP}, {"wait": "601"}, "wait"),
     ],
 )
