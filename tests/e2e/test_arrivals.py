@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ import pytest
 from sqlalchemy import Engine, select, text
 from sqlalchemy.engine import make_url
 
+from platform_defs.arrivals import catalog
+from platform_defs.arrivals.loading import read_file
+from platform_defs.runner.fingerprint import bump
 from platform_defs.store.arrivals import metrics_etl_log, metrics_kpi_value
 from platform_defs.store.engine import open_engine, read, transact
 from tests.arrivals.world import task_log, work_of
@@ -28,6 +32,7 @@ from tests.supervisor.running import until
 PATH = "/api/open/kpi/srcTableComplete"
 OP = "20251219"
 IN_PROGRESS = "任务正在执行中"
+CHANGED = partial(bump, name="models")
 
 
 @dataclass
@@ -58,15 +63,11 @@ class Site:
         return content
 
     def load(self, *models: dict[str, Any], publish: bool = True) -> None:
-        """`platform models load` of a file, as an operator does it."""
-        path = self.platform.home / f"{uuid.uuid4().hex}.yaml"
-        path.write_text("models:\n" + "".join(self._yaml(model) for model in models), encoding="utf-8")
-        done = self.platform.command("models", "load", str(path))
-        assert done.returncode == 0, done.stderr
-        if publish:
-            for model in models:
-                done = self.platform.command("models", "publish", self.name(model["id"]))
-                assert done.returncode == 0, done.stderr
+        """What `platform models load` and `publish` do, without a process for each."""
+        contents = read_file(("models:\n" + "".join(map(self._yaml, models))).encode(), "models.yaml")
+        catalog.save(self.engine, contents, changed=CHANGED)
+        for model in models if publish else ():
+            catalog.publish(self.engine, self.name(model["id"]), changed=CHANGED)
 
     def _yaml(self, model: dict[str, Any]) -> str:
         query = "SELECT ${dimGroup}, ${kpis} FROM {table} WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
@@ -102,9 +103,9 @@ class Site:
     def slow(self) -> str:
         """An expression that takes a second or so."""
         if self.engine.dialect.name == "mysql":
-            return "SUM(amount) + SUM(SLEEP(1))"
+            return "SUM(amount) + SUM(SLEEP(0.4))"
         return (
-            "SUM(amount) + (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000)"
+            "SUM(amount) + (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000)"
             " SELECT 0 * MAX(i) FROM n)"
         )
 

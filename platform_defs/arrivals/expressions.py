@@ -1,0 +1,105 @@
+"""Expressions of computed KPIs: which KPIs they name, and whether those go round in a circle."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+KPI_ID = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+
+_WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_CALL = re.compile(r"\s*\(")
+_OTHER = re.compile(r"'(?:[^'\\]|\\.|'')*'|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|.", re.DOTALL)
+_COMMENT = re.compile(r"/\*|#|--(?=\s|$)")
+# words of the grammar and of CAST; a KPI of such a name wins over them
+_GRAMMAR = {"AND", "OR", "NOT", "XOR", "IS", "NULL", "IN", "BETWEEN", "LIKE", "TRUE", "FALSE", "DIV", "MOD"}
+_CASE = {"CASE", "WHEN", "THEN", "ELSE", "END"}
+_CAST = {"AS", "DECIMAL", "SIGNED", "UNSIGNED", "DOUBLE", "FLOAT", "REAL", "INTEGER", "CHAR", "DATE", "DATETIME"}
+_WORDS = _GRAMMAR | _CASE | _CAST
+
+
+class InvalidExpression(ValueError):
+    """What is wrong with an expression, in one line."""
+
+
+def named_kpis(expression: str, known: Collection[str]) -> tuple[str, ...]:
+    """The KPIs that an expression builds on, in order of appearance.
+
+    At every place the longest known id wins, so that a hyphen inside a known id is no minus.
+    """
+    safe: dict[str, str] = {}  # id -> a name that SQL reads as one
+    text = "".join(_in_safe_names(expression, known, safe))
+    if _COMMENT.search(text):
+        raise InvalidExpression("expected an expression without comments")
+    _check_syntax(text, set(safe.values()))
+    if not safe:
+        raise InvalidExpression("names no KPI")
+    return tuple(safe)
+
+
+def cycles(depends_on: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
+    """Circles among computed KPIs, each from a KPI back to itself; no KPI is in two of them."""
+    left = dict(depends_on)
+    while True:
+        try:
+            TopologicalSorter(left).prepare()
+            return
+        except CycleError as error:
+            # graphlib names predecessors first; a reader follows "builds on"
+            circle: list[str] = list(reversed(error.args[1]))
+        yield circle
+        for kpi_id in circle:
+            left.pop(kpi_id, None)
+
+
+def _in_safe_names(expression: str, known: Collection[str], safe: dict[str, str]) -> Iterator[str]:
+    position = 0
+    while position < len(expression):
+        run = KPI_ID.match(expression, position)
+        if run is None:
+            other = _OTHER.match(expression, position)
+            assert other is not None
+            yield other[0]
+            position = other.end()
+            continue
+        called = _CALL.match(expression, run.end()) is not None
+        if kpi_id := _longest(run[0], known, called):
+            yield f" {safe.setdefault(kpi_id, f'kpi_{len(safe)}')} "
+            position += len(kpi_id)
+            continue
+        word = _WORD.match(expression, position)
+        assert word is not None
+        if word[0].upper() not in _WORDS and _CALL.match(expression, word.end()) is None:
+            raise InvalidExpression(f"names the undefined KPI {run[0].rstrip('.-')}")
+        yield word[0]
+        position = word.end()
+
+
+def _longest(run: str, known: Collection[str], called: bool) -> str | None:
+    for end in range(len(run), 0, -1):
+        if end == len(run) and called:
+            continue  # what has arguments is a function
+        if (end == len(run) or run[end] == "-") and run[:end] in known:
+            return run[:end]
+    return None
+
+
+def _check_syntax(text: str, names: set[str]) -> None:
+    wrong = InvalidExpression("expected arithmetic over KPIs, such as KD1001 / KD1002")
+    try:
+        statements = sqlglot.parse(f"SELECT {text}", read="mysql")
+    except (SqlglotError, RecursionError):
+        raise wrong from None
+    statement = statements[0]
+    if len(statements) != 1 or not isinstance(statement, exp.Select) or len(statement.expressions) != 1:
+        raise wrong
+    if any(part for name, part in statement.args.items() if name != "expressions"):
+        raise wrong
+    value = statement.expressions[0]
+    if isinstance(value, exp.Alias) or value.find(exp.Star, exp.Query, exp.Placeholder, exp.Parameter):
+        raise wrong
+    if any(column.sql("mysql") not in names for column in value.find_all(exp.Column)):
+        raise wrong

@@ -1,0 +1,86 @@
+"""`platform models`: load models and KPIs from a file, publish them and list them."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import click
+
+from platform_defs.arrivals import catalog
+from platform_defs.arrivals.errors import ModelFileError
+from platform_defs.arrivals.loading import read_file
+from platform_defs.arrivals.models import PUBLISHED, UNPUBLISHED, Model
+from platform_defs.commands.opened import opened_engine
+from platform_defs.runner.fingerprint import bump
+from platform_defs.store.engine import read
+
+_changed = partial(bump, name="models")
+_RELOADS = "the code location reloads, so that the UI shows it"
+
+
+@click.group("models")
+def command() -> None:
+    """Load, publish and list models and their KPIs."""
+
+
+@command.command("load")
+@click.argument("file", type=click.Path(path_type=Path))
+def load(file: Path) -> None:
+    """Define the models and KPIs that FILE names; new models are unpublished. With one problem nothing is loaded."""
+    contents = read_file(file.read_bytes(), str(file))
+    try:
+        with opened_engine() as engine:
+            saved = catalog.save(engine, contents, changed=_changed)
+    except ModelFileError as error:
+        for problem in error.problems:
+            click.echo(problem, err=True)
+        raise click.exceptions.Exit(1) from None
+    for what, ids in (("new", saved.new), ("updated", saved.known), ("computed KPIs", saved.computed)):
+        if ids:
+            click.echo(f"{what}: {', '.join(ids)}")
+
+
+@command.command("publish")
+@click.argument("model_id", metavar="ID")
+def publish(model_id: str) -> None:
+    """From now on arrivals trigger the model."""
+    with opened_engine() as engine:
+        new = catalog.publish(engine, model_id, changed=_changed)
+    click.echo(f"{model_id} published; {_RELOADS}" if new else f"{model_id} is already published")
+
+
+@command.command("unpublish")
+@click.argument("model_id", metavar="ID")
+def unpublish(model_id: str) -> None:
+    """Arrivals no longer trigger the model; what it stored stays."""
+    with opened_engine() as engine:
+        new = catalog.unpublish(engine, model_id, changed=_changed)
+    click.echo(f"{model_id} unpublished; {_RELOADS}" if new else f"{model_id} is not published")
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def list_(as_json: bool) -> None:
+    """List models: id, name, state, source, tables, KPIs, due."""
+    with opened_engine() as engine:
+        models = read(engine, catalog.load_models)
+    for model in models.values():
+        fields = _fields(model)
+        line = json.dumps(fields, ensure_ascii=False)
+        click.echo(line if as_json else "\t".join(map(_shown, fields.values())))
+
+
+def _fields(model: Model) -> dict[str, str | list[str] | None]:
+    return {
+        "id": model.model_id,
+        "name": model.name,
+        "state": PUBLISHED if model.published else UNPUBLISHED,
+        "source": model.source,
+        "tables": list(model.depends_on),
+        "kpis": [kpi.kpi_id for kpi in model.kpis],
+        "due": model.due,
+    }
+
+
+def _shown(value: str | list[str] | None) -> str:
+    return ",".join(value) if isinstance(value, list) else value or "-"

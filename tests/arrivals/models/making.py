@@ -1,0 +1,55 @@
+"""Models, tables and files as the tests of this folder use them."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Engine, text
+
+from platform_defs.arrivals.execution import Counts, compute
+from platform_defs.arrivals.models import Kpi, Model
+from platform_defs.arrivals.sources import Sources
+from platform_defs.store.arrivals import metrics_kpi_value
+from platform_defs.store.engine import read
+
+BATCH = "20251219"
+SQL = "SELECT ${dimGroup}, ${kpis} FROM orders WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
+AMOUNT = Kpi("KD1001", "Order amount", "SUM(amount)")
+ORDERS = Kpi("KD1002", "Orders", "COUNT(*)")
+
+
+def model(
+    sql: str = SQL,
+    *,
+    dimensions: Sequence[str] = ("region",),
+    kpis: Sequence[Kpi] = (AMOUNT, ORDERS),
+    depends_on: Sequence[str] = ("orders",),
+    source: str = "platform",
+    model_id: str = "MODEL-01",
+) -> Model:
+    return Model(model_id, "Daily orders", tuple(depends_on), source, tuple(dimensions), sql, tuple(kpis))
+
+
+def computed(
+    engine: Engine,
+    what: Model,
+    op_time: str = BATCH,
+    arrived_as: Mapping[str, str] | None = None,
+    *,
+    urls: Mapping[str, str] | None = None,
+    timeout_s: float = 30,
+) -> Counts:
+    sources = Sources(engine, urls or {})
+    return compute(engine, what, op_time, arrived_as or {}, sources=sources, timeout_s=timeout_s)
+
+
+def stored(engine: Engine, op_time: str = BATCH) -> list[tuple[str, dict[str, object], float]]:
+    table = metrics_kpi_value
+    query = table.select().where(table.c.op_time == op_time).order_by(table.c.kpi_id, table.c.dims_hash)
+    rows = read(engine, lambda connection: connection.execute(query).all())
+    found = [(row.kpi_id, row.dims, row.kpi_value) for row in rows]
+    return sorted(found, key=lambda row: (row[0], str(row[1])))
+
+
+def execute(engine: Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
