@@ -15,11 +15,13 @@ COMMANDS = {
     "db": ("platform_defs.commands.db", "Migrate the database and see where it stands."),
     "keys": ("platform_defs.commands.keys", "Issue, list and revoke API keys."),
     "lineage": ("platform_defs.commands.lineage", "See, rebuild and repair what the lineage sink holds."),
+    "models": ("platform_defs.commands.models", "Load models and KPIs from a file, publish and list them."),
     "runner": ("platform_defs.commands.runner", "Run the runner: every run in a warm process of its own."),
     "selfcheck": ("platform_defs.commands.selfcheck", "Run the selfcheck job: the whole path to database and graph."),
     "serve": ("platform_defs.commands.serve", "Run the API process."),
     "tenants": ("platform_defs.commands.tenants", "Register and list tenants."),
     "up": ("platform_defs.commands.up", "Start everything: code server, UI, daemon, runner and API."),
+    "webhooks": ("platform_defs.commands.webhooks", "Subscribe to KPIs, see deliveries, send dead letters again."),
 }
 
 

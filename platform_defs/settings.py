@@ -2,8 +2,10 @@
 
 import os
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -38,6 +40,14 @@ class Settings(BaseSettings):
     body_limit: int = Field(16 * MEBIBYTE, gt=0, description="Bytes of a request body after decompression")
     zone: str = Field("UTC", description="Zone of the deployment (webhook timestamps)")
     webhook_allow: str = Field("", description="Callback networks that are allowed although private (CIDRs)")
+    webhook_key: SecretStr = Field(
+        SecretStr(""),
+        description="Key that webhook secrets are encrypted with, or env:NAME, file:PATH; empty means a file in the"
+        " home. Processes on several machines need the same one",
+    )
+    webhook_env: str = Field(
+        "WEBHOOK_*", description="Variables (patterns) that subscriptions made with a tenant's key may refer to"
+    )
     api_host: str = Field("127.0.0.1", description="Address the API binds to")
     api_port: int = Field(8000, ge=1, le=65535, description="Port of the API")
     ui_host: str = Field("127.0.0.1", description="Address the Dagster UI binds to")
@@ -74,6 +84,10 @@ class Settings(BaseSettings):
     lineage_dead_letter_days: int = Field(30, ge=0, description="Days that refused events are kept; 0 means for ever")
     lineage_observe: bool = Field(True, description="Whether lineage events become observations in the Dagster UI")
     lineage_observe_off: str = Field("", description="Ids of tenants whose events do not: 7,12")
+    arrivals_lookback_days: int = Field(
+        7, ge=1, le=3650, description="Days that an arrival, or its being late, counts for what nobody has reacted to"
+    )
+    model_timeout_s: float = Field(600.0, gt=0, le=86_400, description="Seconds that the query of a model may take")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Level of the logs")
 
     @classmethod
@@ -104,25 +118,22 @@ class Settings(BaseSettings):
     @field_validator("db_url", "dagster_db_url")
     @classmethod
     def _usable_url(cls, value: str) -> str:
-        if not value:
-            return value
-        try:
-            url = make_url(value)
-        except ArgumentError:
-            raise ValueError("expected mysql+mysqlconnector://user:password@host/database or sqlite:///FILE") from None
-        if url.drivername in ("mysql", "mariadb"):
-            url = url.set(drivername=f"{url.drivername}+mysqlconnector")
-        if url.get_backend_name() not in ("mysql", "mariadb", "sqlite"):
-            raise ValueError(f"{url.get_backend_name()} is not supported; expected mysql, mariadb or sqlite")
-        if not url.database:
-            raise ValueError("the URL names no database")
-        return url.render_as_string(hide_password=False)
+        return usable_url(value) if value else value
 
     @field_validator("graph_url")
     @classmethod
     def _known_graph(cls, value: str) -> str:
-        if value != "embedded" and not re.match(r"^(bolt|neo4j)(\+s|\+ssc)?://", value):
+        if value != "embedded" and not _is_graph_url(value):
             raise ValueError("expected 'embedded', bolt://host:port or neo4j://host:port")
+        return value
+
+    @field_validator("webhook_allow")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        try:
+            _parsed_networks(value)
+        except ValueError as error:
+            raise ValueError(f"expected networks such as 10.1.0.0/16, separated by commas: {error}") from None
         return value
 
     @field_validator("lineage_observe_off")
@@ -131,6 +142,10 @@ class Settings(BaseSettings):
         if not all(part.strip().isdecimal() for part in value.split(",") if part.strip()):
             raise ValueError("expected ids of tenants, separated by commas")
         return value
+
+    @property
+    def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        return _parsed_networks(self.webhook_allow)
 
     @property
     def unobserved_tenants(self) -> frozenset[int]:
@@ -166,6 +181,35 @@ class Settings(BaseSettings):
             if match := re.fullmatch(r"PLATFORM_SOURCE_(\w+)_URL", name):
                 found[match[1]] = value
         return found
+
+
+def usable_url(value: str) -> str:
+    """A database URL by the driver that we use; a ValueError never repeats the URL, which may hold a password."""
+    try:
+        url = make_url(value)
+    except (ArgumentError, ValueError):
+        raise ValueError("expected mysql+mysqlconnector://user:password@host/database or sqlite:///FILE") from None
+    if url.drivername in ("mysql", "mariadb"):
+        url = url.set(drivername=f"{url.drivername}+mysqlconnector")
+    if url.get_backend_name() not in ("mysql", "mariadb", "sqlite"):
+        raise ValueError(f"{url.get_backend_name()} is not supported; expected mysql, mariadb or sqlite")
+    if not url.database:
+        raise ValueError("the URL names no database")
+    return url.render_as_string(hide_password=False)
+
+
+def _is_graph_url(value: str) -> bool:
+    if not re.match(r"^(bolt|neo4j)(\+s|\+ssc)?://", value):
+        return False
+    try:
+        parts = urlsplit(value)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
+
+
+def _parsed_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
 def resolve_secret(reference: str) -> str:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from platform_defs.access.assertions import gateway_from
 from platform_defs.access.authenticator import Authenticator
-from platform_defs.api import arrivals, chains, docs, health, lineage, metrics
+from platform_defs.api import arrivals, chains, docs, health, lineage, metrics, webhooks
 from platform_defs.api.arrivals_service import ArrivalService
 from platform_defs.api.auth import SECURITY_SCHEMES, Door
 from platform_defs.api.drain import Drain, DrainMiddleware
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 ROUTERS: tuple[APIRouter, ...] = (
     lineage.router,
     arrivals.router,
+    webhooks.router,
     chains.router,
     health.router,
     metrics.router,

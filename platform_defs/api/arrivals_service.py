@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -18,10 +19,12 @@ from platform_defs.api.threads import off_loop
 from platform_defs.arrivals import intake, recovery, tasks
 from platform_defs.arrivals.intake import Arrival, Outcome
 from platform_defs.arrivals.tasks import Task
+from platform_defs.arrivals.webhooks.sender import open_sender
 from platform_defs.errors import PlatformError
 from platform_defs.runner import work
 from platform_defs.runner.arrivals import queue
 from platform_defs.runner.kinds import ARRIVAL_REPORT
+from platform_defs.runner.process import hostname
 from platform_defs.runner.wake import wake
 from platform_defs.settings import Settings
 
@@ -59,7 +62,12 @@ class ArrivalService:
         self._settled_at = 0.0
         self._closing = threading.Event()
         self._unreported = threading.Event()
-        self._threads = [threading.Thread(target=self._report, name="arrival-reports", daemon=True)]
+        owner = f"{hostname()}:{os.getpid()}"
+        self._sender = open_sender(settings, engine, owner=owner, registry=registry)
+        self._threads = [
+            threading.Thread(target=self._report, name="arrival-reports", daemon=True),
+            threading.Thread(target=self._sender.run, args=[self._closing], name="webhooks", daemon=True),
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -106,6 +114,7 @@ class ArrivalService:
         self._unreported.set()
         for thread in self._threads:
             thread.join(timeout=5)
+        self._sender.close()
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,127 @@
+"""`platform webhooks`: subscriptions to KPIs, their deliveries, and dead letters sent again."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from platform_defs.arrivals.webhooks import deliveries, subscriptions
+from platform_defs.arrivals.webhooks.subscriptions import DEFAULT_RETRIES, Wanted
+from platform_defs.arrivals.webhooks.vault import vault_of
+from platform_defs.commands.opened import opened_engine
+from platform_defs.settings import Settings
+
+BY_OPERATOR = "disabled by an operator"
+
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+_id = click.argument("subscription_id", metavar="ID", type=int)
+
+
+@click.group("webhooks")
+def command() -> None:
+    """Subscribe to KPIs, see deliveries, send dead letters again."""
+
+
+@command.command("add")
+@click.option("--kpi", "kpi_id", required=True, help="The KPI whose changes are notified.")
+@click.option("--url", "callback_url", required=True, help="Where notifications are posted to: http or https.")
+@click.option(
+    "--secret",
+    help="'Query,key,value', 'Header,key,value' or 'Body,json,{…}'. The value may be env:NAME; a literal is encrypted."
+    " '-' reads it from stdin, which keeps it out of the shell's history.",
+)
+@click.option("--signing-secret", help="whsec_… or env:NAME: signs as Standard Webhooks does. '-' reads it from stdin.")
+@click.option(
+    "--retry", "retry_num", default=DEFAULT_RETRIES, show_default=True, help="Retries after the first attempt."
+)
+@click.option("--team", "team_name", help="Code of the tenant that the subscription belongs to.")
+@click.option("--user", "user_id", help="Who asked for it.")
+def add(secret: str | None, signing_secret: str | None, **wanted: Any) -> None:
+    """Subscribe a callback to a KPI; prints the subscription's id."""
+    if secret == "-" and signing_secret == "-":
+        raise click.UsageError("only one of --secret and --signing-secret can come from stdin")
+    asked = Wanted(secret=_read(secret), signing_secret=_read(signing_secret), **wanted)
+    settings = Settings.load()
+    with opened_engine() as engine:
+        added = subscriptions.add(engine, asked, vault=vault_of(settings), allow=settings.webhook_networks)
+    click.echo(added.id)
+
+
+@command.command("list")
+@_json
+def list_(as_json: bool) -> None:
+    """List subscriptions; secrets are masked, references are not."""
+    with opened_engine() as engine:
+        found = subscriptions.every(engine)
+    for subscription in found:
+        _show(subscriptions.wire(subscription), as_json)
+
+
+@command.command("disable")
+@_id
+def disable(subscription_id: int) -> None:
+    """Stop a subscription; what waits for it alone is not sent."""
+    with opened_engine() as engine:
+        subscriptions.disable(engine, subscription_id, reason=BY_OPERATOR)
+    click.echo(f"subscription {subscription_id} disabled")
+
+
+@command.command("enable")
+@_id
+def enable(subscription_id: int) -> None:
+    """Let a disabled subscription hear of changes again."""
+    with opened_engine() as engine:
+        subscriptions.enable(engine, subscription_id)
+    click.echo(f"subscription {subscription_id} enabled")
+
+
+@command.command("remove")
+@_id
+def remove(subscription_id: int) -> None:
+    """Remove a subscription and its secrets; its deliveries stay on record."""
+    with opened_engine() as engine:
+        subscriptions.remove(engine, subscription_id)
+    click.echo(f"subscription {subscription_id} removed")
+
+
+@command.command("deliveries")
+@click.option(
+    "--status", type=click.Choice([status.lower() for status in deliveries.STATUSES]), help="Only those of this status."
+)
+@click.option("--limit", type=click.IntRange(1, deliveries.MAX_PAGE), default=deliveries.PAGE, show_default=True)
+@_json
+def list_deliveries(status: str | None, limit: int, as_json: bool) -> None:
+    """List deliveries, the newest first; --json has every attempt."""
+    with opened_engine() as engine:
+        found = deliveries.listed(engine, status=status and status.upper(), limit=limit)
+    for delivery in found:
+        fields = deliveries.wire(delivery)
+        if not as_json:
+            fields |= {"attempts": len(delivery.attempts)}
+            del fields["body"]
+        _show(fields, as_json)
+
+
+@command.command("redeliver")
+@click.argument("delivery_id", metavar="ID", type=int, required=False)
+@click.option("--all-dead", is_flag=True, help="Every dead letter that somebody still subscribes to.")
+def redeliver(delivery_id: int | None, all_dead: bool) -> None:
+    """Send a dead letter again: the same id and body, with all its attempts anew."""
+    if (delivery_id is None) != all_dead:
+        raise click.UsageError("expected an ID or --all-dead")
+    with opened_engine() as engine:
+        if delivery_id is None:
+            click.echo(f"{deliveries.redeliver_all(engine)} dead letters will be sent again")
+        else:
+            deliveries.redeliver(engine, delivery_id)
+            click.echo(f"delivery {delivery_id} will be sent again")
+
+
+def _read(value: str | None) -> str | None:
+    return sys.stdin.read().strip() if value == "-" else value
+
+
+def _show(fields: dict[str, Any], as_json: bool) -> None:
+    line = json.dumps(fields, ensure_ascii=False)
+    click.echo(line if as_json else "\t".join("-" if value is None else str(value) for value in fields.values()))

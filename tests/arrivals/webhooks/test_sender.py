@@ -1,0 +1,604 @@
+"""The sender against real receivers: spacing, takeover, giving up, and what it never does."""
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from prometheus_client import CollectorRegistry
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL
+
+from platform_defs.arrivals.webhooks import deliveries, subscriptions
+from platform_defs.arrivals.webhooks.deliveries import Delivery
+from platform_defs.arrivals.webhooks.errors import NotRedeliverable
+from platform_defs.arrivals.webhooks.queue import Outcome, Verdict, judge
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine
+from platform_defs.store.webhooks import metrics_webhook_subscription
+from tests.arrivals.webhooks.receiver import (
+    EVENT,
+    Clock,
+    Received,
+    Receiver,
+    answers,
+    notify,
+    receiving,
+    sending,
+    subscribe,
+    with_kpis,
+)
+from tests.needs import ROOT
+
+sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+SIGNING = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+
+
+def only(engine: Engine) -> Delivery:
+    (delivery,) = deliveries.listed(engine)
+    return delivery
+
+
+def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_a_receiver_that_fails_twice_gets_three_equal_attempts_after_one_and_two_seconds(
+    engine: Engine, tmp_path: Path
+) -> None:
+    with_kpis(engine)
+    clock = Clock()
+    with receiving(answers(500, 503, 204)) as receiver:
+        subscribe(engine, tmp_path, receiver.url(), signing_secret=SIGNING)
+        notify(engine)
+        for pause in (0, 1, 2):
+            # another sender for every attempt: as after a crash in between
+            with sending(engine, tmp_path, clock=clock) as sender:
+                if pause:
+                    clock.advance(pause - 0.001)
+                    assert sender.send_due() == 0
+                    clock.advance(0.001)
+                assert sender.send_due() == 1
+        clock.advance(3600)
+        with sending(engine, tmp_path, clock=clock) as sender:
+            assert sender.send_due() == 0
+    assert len(receiver.received) == 3
+    assert len({(request.id, request.body) for request in receiver.received}) == 1
+    assert len({request.headers["webhook-signature"] for request in receiver.received}) == 1
+    delivery = only(engine)
+    assert (delivery.status, delivery.last_error) == ("DELIVERED", None)
+    assert [(a.attempt_no, a.http_status, a.outcome) for a in delivery.attempts] == [
+        (1, 500, "FAILED"),
+        (2, 503, "FAILED"),
+        (3, 204, "SUCCEEDED"),
+    ]
+    started = [attempt.started_at for attempt in delivery.attempts]
+    assert started == [EVENT, EVENT + timedelta(seconds=1), EVENT + timedelta(seconds=3)]
+    assert all(attempt.latency_ms is not None for attempt in delivery.attempts)
+
+
+@sqlite
+def test_a_running_sender_keeps_the_spacing_by_the_wall_clock(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    stop = threading.Event()
+    with receiving(answers(500, 500, 200)) as receiver, sending(engine, tmp_path) as sender:
+        subscribe(engine, tmp_path, receiver.url())
+        thread = threading.Thread(target=sender.run, args=[stop])
+        thread.start()
+        try:
+            notify(engine, at=datetime.now(UTC))
+            eventually(lambda: only(engine).status == "DELIVERED")
+        finally:
+            stop.set()
+            thread.join()
+    first, second, third = (request.at for request in receiver.received)
+    assert 1.0 <= second - first < 2.5
+    assert 2.0 <= third - second < 3.5
+
+
+def test_the_delay_doubles_up_to_an_hour_and_counts_the_retries() -> None:
+    failed = Outcome(500, 1)
+    delays = [judge(failed, failed_before=n, retry_num=100).delay_s for n in range(14)]
+    assert delays == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]
+    assert judge(failed, failed_before=3, retry_num=3) == Verdict("DEAD")
+    assert judge(failed, failed_before=0, retry_num=0) == Verdict("DEAD")
+    assert judge(Outcome(410, 1), failed_before=0, retry_num=3) == Verdict("DEAD", disable=True)
+    assert judge(Outcome(299, 1), failed_before=9, retry_num=3) == Verdict("DELIVERED")
+    assert judge(Outcome(None, 1), failed_before=0, retry_num=1) == Verdict("PENDING", 1)
+
+
+_PROCESS = """
+import sys, threading
+from ipaddress import ip_network
+from pathlib import Path
+from platform_defs.arrivals.webhooks.sender import Sender
+from platform_defs.arrivals.webhooks.vault import Vault
+from platform_defs.store.engine import open_engine
+engine = open_engine(sys.argv[1])
+allow = (ip_network("127.0.0.0/8"),)
+Sender(engine, vault=Vault(Path(sys.argv[2])), allow=allow, owner="killed").run(threading.Event())
+"""
+
+
+def test_a_sender_that_is_killed_between_attempts_and_in_one_loses_nothing(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    hanging, release = threading.Event(), threading.Event()
+
+    def reply(request: Received) -> tuple[int, bytes]:
+        if len(receiver.received) == 2:
+            hanging.set()
+            release.wait(20)
+        return (500 if len(receiver.received) == 1 else 200), b""
+
+    with receiving(reply) as receiver:
+        subscribe(engine, tmp_path, receiver.url(), secret="Header,X-Key,across processes", retry_num=1)
+        notify(engine, at=datetime.now(UTC))
+        url = engine.url.render_as_string(hide_password=False)
+        process = subprocess.Popen([sys.executable, "-c", _PROCESS, url, str(tmp_path)], cwd=ROOT)
+        try:
+            assert hanging.wait(20)
+        finally:
+            process.kill()
+            process.wait()
+            release.set()
+        clock = Clock(datetime.now(UTC))
+        with sending(engine, tmp_path, clock=clock) as sender:
+            assert sender.send_due() == 0, "the lease of the killed one still holds"
+            clock.advance(31)
+            assert sender.send_due() == 1
+    assert len({(request.id, request.body) for request in receiver.received}) == 1
+    assert {request.headers["x-key"] for request in receiver.received} == {"across processes"}
+    delivery = only(engine)
+    assert delivery.status == "DELIVERED"
+    outcomes = [(attempt.attempt_no, attempt.outcome) for attempt in delivery.attempts]
+    assert outcomes == [(1, "FAILED"), (2, "LOST"), (3, "SUCCEEDED")]
+
+
+def test_two_senders_never_make_the_same_attempt(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    with receiving() as receiver:
+        for number in range(3):
+            subscribe(engine, tmp_path, receiver.url(f"/{number}"))
+        for task in range(10):
+            notify(engine, task_id=task)
+        with (
+            sending(engine, tmp_path, owner="one", clock=Clock()) as one,
+            sending(engine, tmp_path, owner="two", clock=Clock()) as two,
+            ThreadPoolExecutor(2) as pool,
+        ):
+            made = list(pool.map(lambda sender: sender.send_due(), [one, two]))
+    assert sum(made) == 30
+    assert len({request.id for request in receiver.received}) == len(receiver.received) == 30
+    assert {delivery.status for delivery in deliveries.listed(engine)} == {"DELIVERED"}
+
+
+def test_a_sender_that_lost_its_lease_does_not_overrule_the_one_that_took_over(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    hanging, release = threading.Event(), threading.Event()
+
+    def reply(request: Received) -> tuple[int, bytes]:
+        if len(receiver.received) == 1:
+            hanging.set()
+            release.wait(10)
+        return (200 if len(receiver.received) == 3 else 500), b""
+
+    clock = Clock()
+    with (
+        receiving(reply) as receiver,
+        sending(engine, tmp_path, clock=clock) as slow,
+        sending(engine, tmp_path, clock=clock) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        subscribe(engine, tmp_path, receiver.url(), retry_num=1)
+        notify(engine)
+        late = pool.submit(slow.send_due)
+        assert hanging.wait(10)
+        clock.advance(31)
+        assert other.send_due() == 1
+        due = only(engine).next_attempt_at
+        clock.advance(0.5)
+        release.set()
+        assert late.result() == 1
+        assert (only(engine).status, only(engine).next_attempt_at) == ("PENDING", due)
+        clock.advance(0.5)
+        assert other.send_due() == 1
+    delivery = only(engine)
+    assert delivery.status == "DELIVERED"
+    assert [attempt.outcome for attempt in delivery.attempts] == ["FAILED", "FAILED", "SUCCEEDED"]
+
+
+def test_what_is_given_up_is_a_dead_letter_that_is_sent_again_as_it_was(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    clock = Clock()
+    with receiving(answers(500, 404, 302, 500, 200)) as receiver, sending(engine, tmp_path, clock=clock) as sender:
+        subscription = subscribe(engine, tmp_path, receiver.url(), retry_num=1, signing_secret=SIGNING)
+        notify(engine)
+        for _ in range(5):
+            sender.send_due()
+            clock.advance(10)
+        dead = only(engine)
+        assert (dead.status, dead.last_error, len(dead.attempts)) == ("DEAD", "answered 404", 2)
+        assert [one.id for one in deliveries.listed(engine, status="DEAD")] == [dead.id]
+        clock.moment = datetime.now(UTC) + timedelta(seconds=1)
+        assert deliveries.redeliver(engine, dead.id).status == "PENDING"
+        with pytest.raises(NotRedeliverable, match="not a dead letter"):
+            deliveries.redeliver(engine, dead.id)
+        for _ in range(2):
+            sender.send_due()
+            clock.advance(10)
+        assert only(engine).status == "DEAD", "the attempts started anew: a first one and one retry"
+        subscriptions.disable(engine, subscription.id, reason="test")
+        with pytest.raises(NotRedeliverable, match="disabled or removed"):
+            deliveries.redeliver(engine, dead.id)
+        assert deliveries.redeliver_all(engine) == 0
+        subscriptions.enable(engine, subscription.id)
+        assert deliveries.redeliver_all(engine) == 1
+        sender.send_due()
+    assert [attempt.attempt_no for attempt in only(engine).attempts] == [1, 2, 3, 4, 5]
+    assert only(engine).status == "DELIVERED"
+    assert len({(request.id, request.body) for request in receiver.received}) == 1
+    # a stock receiver refuses a timestamp that is five minutes old
+    stated = [int(request.headers["webhook-timestamp"]) for request in receiver.received]
+    assert stated[:2] == [int(EVENT.timestamp())] * 2
+    assert abs(stated[-1] - time.time()) < 60
+
+
+def test_gone_disables_the_subscriptions_and_what_waits_for_them_is_not_sent(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    clock = Clock()
+    with receiving(answers(410)) as receiver, sending(engine, tmp_path, clock=clock) as sender:
+        mine = subscribe(engine, tmp_path, receiver.url())
+        other = subscribe(engine, tmp_path, receiver.url("/other"), team_name="other")
+        subscriptions.disable(engine, other.id, reason="not now")
+        notify(engine, task_id=1)
+        assert sender.send_due() == 1
+        found = subscriptions.find(engine, mine.id)
+        assert (found.status, found.disabled_reason) == (
+            "0",
+            f"the receiver answered 410 to {only(engine).webhook_id}",
+        )
+        assert subscriptions.find(engine, other.id).disabled_reason == "not now"
+        assert only(engine).status == "DEAD"
+        assert notify(engine, task_id=2) == 0
+    assert len(receiver.received) == 1
+
+
+def test_a_delivery_is_sent_while_one_of_its_subscriptions_still_wants_it(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    with receiving() as receiver, sending(engine, tmp_path, clock=Clock()) as sender:
+        first = subscribe(engine, tmp_path, receiver.url())
+        second = subscribe(engine, tmp_path, receiver.url(), "KD1002")
+        notify(engine, task_id=1)
+        subscriptions.disable(engine, first.id, reason="test")
+        assert sender.send_due() == 1
+        subscriptions.enable(engine, first.id)
+        notify(engine, task_id=2)
+        subscriptions.remove(engine, first.id)
+        subscriptions.disable(engine, second.id, reason="test")
+        assert sender.send_due() == 0
+    assert len(receiver.received) == 1
+    unsent, sent = deliveries.listed(engine)
+    assert (sent.status, unsent.status, unsent.attempts) == ("DELIVERED", "DEAD", ())
+    assert unsent.last_error == "every subscription of it was disabled or removed"
+
+
+@sqlite
+def test_each_kind_of_secret_goes_where_it_belongs_and_the_signature_verifies(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    with receiving() as receiver, sending(engine, tmp_path, clock=Clock()) as sender:
+        hooks = {
+            "/query?a=1": "Query,token,a b&c,d",
+            "/bare": "Query,token,abc123",
+            "/header": "Header,Authorization,Bearer a,b",
+            "/body": 'Body,json,{"appId":"x","nested":{"k":[1,"ü"]}}',
+        }
+        for path, secret in hooks.items():
+            subscribe(engine, tmp_path, receiver.url(path), secret=secret, signing_secret=SIGNING)
+        notify(engine)
+        assert sender.send_due() == 4
+    by_path = {request.path: request for request in receiver.received}
+    assert set(by_path) == {"/query?a=1&token=a%20b%26c%2Cd", "/bare?token=abc123", "/header", "/body"}
+    assert by_path["/header"].headers["authorization"] == "Bearer a,b"
+    plain = by_path["/header"].body
+    assert json.loads(by_path["/body"].body) == json.loads(plain) | {"appId": "x", "nested": {"k": [1, "ü"]}}
+    assert list(json.loads(by_path["/body"].body))[:5] == list(json.loads(plain))
+    for request in receiver.received:
+        head = f"{request.id}.{request.headers['webhook-timestamp']}.".encode()
+        digest = hmac.new(b"0123456789abcdef0123456789abcdef", head + request.body, hashlib.sha256).digest()
+        assert request.headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+        assert request.headers["webhook-timestamp"] == str(int(EVENT.timestamp()))
+        assert request.headers["host"] == f"127.0.0.1:{receiver.port}"
+        assert request.headers["content-type"] == "application/json"
+
+
+@sqlite
+def test_a_redirect_is_a_failed_attempt_and_nothing_follows_it(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    with receiving() as inner, receiving(answers(307)) as receiver:
+        receiver.more_headers["Location"] = inner.url("/metadata")
+        subscribe(engine, tmp_path, receiver.url())
+        notify(engine)
+        with sending(engine, tmp_path, clock=Clock()) as sender:
+            assert sender.send_due() == 1
+    assert inner.received == []
+    attempt = only(engine).attempts[0]
+    assert (attempt.http_status, attempt.error) == (307, "answered 307; redirects are not followed")
+
+
+@sqlite
+def test_the_address_that_was_checked_is_the_one_that_is_called(engine: Engine, tmp_path: Path) -> None:
+    """The name exists nowhere else: a second lookup by anybody would fail, or find the second answer."""
+    with_kpis(engine)
+    asked: list[str] = []
+
+    def rebinding(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
+
+    clock = Clock()
+    with receiving() as receiver:
+        subscribe(engine, tmp_path, receiver.url(host="rebinding.invalid"))
+        with sending(engine, tmp_path, clock=clock, resolver=rebinding) as sender:
+            notify(engine, task_id=1)
+            assert sender.send_due() == 1
+            assert asked == ["rebinding.invalid"]
+            assert receiver.received[0].headers["host"] == f"rebinding.invalid:{receiver.port}"
+            notify(engine, task_id=2)
+            assert sender.send_due() == 1
+    assert len(receiver.received) == 1
+    refused, delivered = deliveries.listed(engine)
+    assert delivered.status == "DELIVERED"
+    assert "169.254.169.254" in (refused.last_error or "")
+    assert "PLATFORM_WEBHOOK_ALLOW" in (refused.last_error or "")
+
+
+@sqlite
+@pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f000001", "[::ffff:127.0.0.1]", "localhost"])
+def test_a_callback_inside_is_not_called_however_it_got_into_the_table(
+    engine: Engine, tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_kpis(engine)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with receiving() as receiver:
+        row = {"kpi_id": "KD1001", "callback_url": receiver.url(host=host), "retry_num": 0}
+        with engine.begin() as connection:
+            connection.execute(metrics_webhook_subscription.insert().values(row))
+        notify(engine)
+        with sending(engine, tmp_path, clock=Clock(), allow=()) as sender:
+            assert sender.send_due() == 1
+        assert receiver.received == []
+        assert "is not a public address" in (only(engine).last_error or "")
+        deliveries.redeliver(engine, only(engine).id)
+        with sending(engine, tmp_path) as sender:
+            sender.send_due()
+        assert len(receiver.received) == 1, "allowed by the operator it is called, and no proxy is asked"
+
+
+@contextmanager
+def raw_server(serve: Callable[[socket.socket], None]) -> Any:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+
+        def accept() -> None:
+            try:
+                connection, _ = listener.accept()
+                with connection:
+                    serve(connection)
+            except OSError:
+                return
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join()
+
+
+@sqlite
+def test_an_answer_that_drips_is_given_up_after_the_time_limit(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+
+    def drip(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            connection.sendall(b"X-Drip: 1\r\n")
+            time.sleep(0.05)
+
+    with raw_server(drip) as port, sending(engine, tmp_path, clock=Clock(), attempt_s=0.4) as sender:
+        subscribe(engine, tmp_path, f"http://127.0.0.1:{port}/")
+        notify(engine)
+        started = time.monotonic()
+        assert sender.send_due() == 1
+        assert time.monotonic() - started < 2
+    assert only(engine).attempts[0].error == "no answer in time"
+
+
+@sqlite
+@pytest.mark.parametrize(
+    ("spoken", "error"),
+    [
+        (b"SSH-2.0-OpenSSH_9\r\n\r\n", "the answer is not HTTP"),
+        (b"", "the answer is not HTTP, or ended"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, "the answer is not HTTP"),
+    ],
+)
+def test_an_answer_that_is_none_is_a_failed_attempt(engine: Engine, tmp_path: Path, spoken: bytes, error: str) -> None:
+    with_kpis(engine)
+
+    def speak(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(spoken)
+
+    with raw_server(speak) as port, sending(engine, tmp_path, clock=Clock()) as sender:
+        subscribe(engine, tmp_path, f"http://127.0.0.1:{port}/")
+        notify(engine)
+        assert sender.send_due() == 1
+    assert (only(engine).attempts[0].error or "").startswith(error)
+    assert only(engine).status == "PENDING"
+
+
+def test_at_most_a_kibibyte_of_an_answer_is_kept(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    with (
+        receiving(lambda request: (500, "ü".encode() * 4_000_000)) as receiver,
+        sending(engine, tmp_path, clock=Clock()) as sender,
+    ):
+        subscribe(engine, tmp_path, receiver.url())
+        notify(engine)
+        assert sender.send_due() == 1
+    kept = only(engine).attempts[0].answer or ""
+    assert set(kept) == {"ü"}
+    assert 1000 < len(kept.encode()) <= 1024
+
+
+@sqlite
+def test_a_receiver_that_hangs_does_not_keep_the_others_waiting(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    release = threading.Event()
+
+    def hang(request: Received) -> tuple[int, bytes]:
+        release.wait(10)
+        return 200, b""
+
+    registry = CollectorRegistry()
+    stop = threading.Event()
+    with (
+        receiving(hang) as slow,
+        receiving() as quick,
+        sending(engine, tmp_path, registry=registry) as sender,
+    ):
+        subscribe(engine, tmp_path, slow.url())
+        for task in range(20):
+            notify(engine, task_id=task)
+        thread = threading.Thread(target=sender.run, args=[stop])
+        thread.start()
+        try:
+            eventually(lambda: len(slow.received) >= 4)
+            subscribe(engine, tmp_path, quick.url())
+            notify(engine, task_id=99)
+            eventually(lambda: quick.received, seconds=3)
+            assert len(slow.received) < 8
+        finally:
+            release.set()
+        eventually(lambda: len(slow.received) == 21)
+        stop.set()
+        thread.join()
+    assert registry.get_sample_value("platform_webhook_attempts_total", {"outcome": "succeeded"}) == 22
+
+
+def test_a_running_sender_survives_a_database_that_does_not_answer(
+    database_url: URL, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = open_engine(database_url)
+    stop = threading.Event()
+    try:
+        with receiving() as receiver, sending(engine, tmp_path) as sender:
+            thread = threading.Thread(target=sender.run, args=[stop])
+            thread.start()
+            try:
+                # no table is there yet: every look fails
+                eventually(lambda: "webhooks wait for the database" in caplog.text)
+                migrate.upgrade(engine)
+                with_kpis(engine)
+                subscribe(engine, tmp_path, receiver.url())
+                notify(engine)
+                eventually(lambda: receiver.received)
+            finally:
+                stop.set()
+                thread.join()
+    finally:
+        engine.dispose()
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    moment = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(moment - timedelta(days=1))
+        .not_valid_after(moment + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, secret = folder / "certificate.pem", folder / "key.pem"
+    pem.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    secret.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return pem, secret
+
+
+def speak_tls(receiver: Receiver, pem: Path, key: Path) -> list[str | None]:
+    """The receiver behind TLS; the list fills with the names that clients ask for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, key)
+    names: list[str | None] = []
+    context.sni_callback = lambda connection, name, context: names.append(name)
+    # the handshake belongs into the handler's thread: one that fails must not end the server
+    receiver.server.socket = context.wrap_socket(
+        receiver.server.socket, server_side=True, do_handshake_on_connect=False
+    )
+    receiver.server.handle_error = lambda request, address: None  # type: ignore[method-assign]
+    return names
+
+
+@sqlite
+def test_tls_is_verified_against_the_name_although_the_address_is_called(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    pem, key = certificate(tmp_path, "hooks.example")
+    trusting = ssl.create_default_context(cafile=str(pem))
+    options: dict[str, Any] = {"clock": Clock(), "resolver": lambda host, port: ["127.0.0.1"]}
+    with receiving() as receiver:
+        names = speak_tls(receiver, pem, key)
+        for host in ("hooks.example", "other.example"):
+            subscribe(engine, tmp_path, f"https://{host}:{receiver.port}/hook")
+        notify(engine)
+        with sending(engine, tmp_path, tls=trusting, **options) as sender:
+            assert sender.send_due() == 2
+        assert sorted(filter(None, names)) == ["hooks.example", "other.example"]
+        by_url = {delivery.callback_url.split("/")[2].split(":")[0]: delivery for delivery in deliveries.listed(engine)}
+        assert by_url["hooks.example"].status == "DELIVERED"
+        assert "certificate is not valid" in (by_url["other.example"].last_error or "")
+        notify(engine, task_id=2)
+        with sending(engine, tmp_path, **options) as sender:
+            sender.send_due()
+    assert len(receiver.received) == 1, "without our CA nothing is sent at all"
+
+
+def test_a_secret_that_cannot_be_read_is_a_failed_attempt_that_says_so(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    with receiving() as receiver, sending(engine, tmp_path, clock=Clock()) as sender:
+        subscribe(engine, tmp_path, receiver.url(), secret="Header,X-Key,env:NOT_SET_ANYWHERE")
+        subscribe(engine, tmp_path / "another home", receiver.url("/b"), secret="Header,X-Key,literal")
+        notify(engine)
+        assert sender.send_due() == 2
+    assert receiver.received == []
+    errors = sorted(delivery.last_error or "" for delivery in deliveries.listed(engine))
+    assert errors[0] == "secret env:NOT_SET_ANYWHERE is not set"
+    assert errors[1].startswith("the key of webhook secrets")
