@@ -2,8 +2,10 @@
 
 from dagster import Definitions
 
-from assets import lineage, selfcheck
+from assets import arrivals, lineage, models, selfcheck
 
 
 def definitions() -> Definitions:
-    return Definitions.merge(lineage.definitions(), selfcheck.definitions())
+    return Definitions.merge(
+        arrivals.definitions(), lineage.definitions(), models.definitions(), selfcheck.definitions()
+    )

@@ -1,14 +1,20 @@
-"""Adapters of real systems as Dagster resources: database, graph and HTTP, configured from PLATFORM_* settings."""
+"""Adapters of real systems as Dagster resources: database, graph, models and HTTP, as PLATFORM_* settings say."""
 
 from dagster import Definitions
 
 from resources.database import DatabaseResource
 from resources.graph import GraphResource
+from resources.house import HouseResource
 from resources.http import HttpResource
 
 
 def definitions() -> Definitions:
     database = DatabaseResource()
     return Definitions(
-        resources={"database": database, "graph": GraphResource(database=database), "http": HttpResource()}
+        resources={
+            "database": database,
+            "graph": GraphResource(database=database),
+            "house": HouseResource(database=database),
+            "http": HttpResource(),
+        }
     )

@@ -2,8 +2,8 @@
 
 from dagster import Definitions
 
-from sensors import lineage, work
+from sensors import arrivals, lineage, work
 
 
 def definitions() -> Definitions:
-    return Definitions.merge(lineage.definitions(), work.definitions())
+    return Definitions.merge(arrivals.definitions(), lineage.definitions(), work.definitions())

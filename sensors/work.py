@@ -16,6 +16,7 @@ from dagster import (
 )
 from sqlalchemy import Engine
 
+from assets.arrivals import arrival_report, model_run, webhook_send
 from assets.lineage import lineage_apply
 from assets.selfcheck import selfcheck
 from platform_defs.runner import registry, work
@@ -37,7 +38,12 @@ _OUTCOMES = {
 }
 
 
-@sensor(jobs=[lineage_apply, selfcheck], minimum_interval_seconds=5, default_status=DefaultSensorStatus.RUNNING)
+@sensor(
+    # every job that a kind of work names
+    jobs=[arrival_report, lineage_apply, model_run, selfcheck, webhook_send],
+    minimum_interval_seconds=5,
+    default_status=DefaultSensorStatus.RUNNING,
+)
 def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
     """Closes rows whose handed-over run has ended, then hands over what no runner takes."""
     with DatabaseResource().opened() as engine:
@@ -46,11 +52,16 @@ def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | Ski
         if ours and registry.alive(engine):
             yield SkipReason("a runner is alive and takes the rows itself")
             return
-        for row in work.claim(engine, work.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE):
+        for row in _unclaimed(engine):
             try:
                 yield _request(row)
             except WorkError as error:  # one row that cannot be executed must not keep the others
                 work.finish(engine, row.id, Status.FAILED, error=str(error))
+
+
+def _unclaimed(engine: Engine) -> list[Work]:
+    """What Dagster itself launched is not among it: its run exists, and only waits for a runner."""
+    return work.claim(engine, work.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE, without=work.DAGSTER_RUN)
 
 
 def _request(row: Work) -> RunRequest:

@@ -1,17 +1,31 @@
 """The names that operators, links and run keys rely on: changing one is a decision, not an accident."""
 
-from dagster import AssetKey, DagsterInstance, DagsterRunStatus
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
 
-from platform_defs.definitions import defs
+import pytest
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus, Definitions
+
+import platform_defs.definitions
+from platform_defs.runner.kinds import KINDS, drive
 
 ASSETS = ["selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
-JOBS = ["lineage_apply", "lineage_retention", "selfcheck"]
-SENSORS = ["lineage_observations", "lineage_recovery", "work_recovery"]
+JOBS = ["arrival_report", "lineage_apply", "lineage_retention", "model_run", "selfcheck", "webhook_send"]
+SENSORS = ["arrivals", "lineage_observations", "lineage_recovery", "work_recovery"]
 SCHEDULES = ["lineage_retention_nightly"]
-RESOURCES = ["database", "graph", "http"]
+RESOURCES = ["database", "graph", "house", "http"]
 
 
-def test_the_names_of_all_definitions_are_as_recorded_here() -> None:
+@pytest.fixture(scope="module")
+def defs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Definitions]:
+    """Built where no database is: a developer's own models must not count."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("PLATFORM_HOME", str(tmp_path_factory.mktemp("home")))
+        yield importlib.reload(platform_defs.definitions).defs
+
+
+def test_the_names_of_all_definitions_are_as_recorded_here(defs: Definitions) -> None:
     repository = defs.get_repository_def()
     assert sorted(key.to_user_string() for key in repository.assets_defs_by_key) == ASSETS
     assert sorted(job.name for job in repository.get_all_jobs() if not job.name.startswith("__")) == JOBS
@@ -20,7 +34,7 @@ def test_the_names_of_all_definitions_are_as_recorded_here() -> None:
     assert sorted(repository.get_top_level_resources()) == RESOURCES
 
 
-def test_every_asset_and_job_explains_itself_in_the_ui() -> None:
+def test_every_asset_and_job_explains_itself_in_the_ui(defs: Definitions) -> None:
     repository = defs.get_repository_def()
     for name in JOBS:
         assert repository.get_job(name).description
@@ -29,7 +43,15 @@ def test_every_asset_and_job_explains_itself_in_the_ui() -> None:
         assert repository.assets_defs_by_key[key].descriptions_by_key[key]
 
 
-def test_a_job_fails_in_one_line_on_a_database_that_is_behind(tmp_path, monkeypatch) -> None:
+def test_every_kind_of_work_is_a_job_that_the_recovery_may_launch(defs: Definitions) -> None:
+    payload = {"model_id": "M", "op_time": "20251219"}
+    jobs = {drive(kind, payload).job_name for kind in KINDS}
+    assert {job.name for job in defs.get_repository_def().get_sensor_def("work_recovery").jobs} == jobs
+
+
+def test_a_job_fails_in_one_line_on_a_database_that_is_behind(
+    defs: Definitions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     with DagsterInstance.ephemeral() as instance:
         result = defs.resolve_job_def("selfcheck").execute_in_process(instance=instance, raise_on_error=False)

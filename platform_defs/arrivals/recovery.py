@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Engine, Select, String, and_, case, func, literal, or_, select, true, union_all
-from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy import Connection, Engine, Select, and_, case, func, or_, select, true, union_all
 
 from platform_defs.arrivals import tasks
 from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.decisions import Verdict, starts_again, verdict
+from platform_defs.arrivals.met import rendered_name
 from platform_defs.arrivals.models import PUBLISHED
 from platform_defs.arrivals.ports import Queue
 from platform_defs.arrivals.state import standings
@@ -160,7 +160,7 @@ def _due(since: datetime) -> Select[str, str]:
                 log.c.table_name.in_(
                     [
                         dependency.c.dependency_table_name,
-                        _rendered(dependency.c.dependency_table_name, changed.c.op_time),
+                        rendered_name(dependency.c.dependency_table_name, changed.c.op_time),
                     ]
                 ),
             ),
@@ -197,7 +197,7 @@ def _changed(since: datetime) -> Select[str, str]:
         .where(dependency.dependency_table_name.like("%yyyy%"))
         .subquery("placeholders")
     )
-    name = _rendered(placeholders.c.dependency_table_name, batches.c.op_time)
+    name = rendered_name(placeholders.c.dependency_table_name, batches.c.op_time)
     same_input_rendered = and_(
         read_before.model_id == placeholders.c.model_id,
         read_before.op_time == log.op_time,
@@ -212,13 +212,3 @@ def _changed(since: datetime) -> Select[str, str]:
     )
     both = union_all(by_name, by_batch).subquery("arrivals")
     return select(both.c.model_id, both.c.op_time).distinct()
-
-
-def _rendered(name: ColumnElement[str], op_time: ColumnElement[str]) -> ColumnElement[str]:
-    """optime.rendered, in SQL."""
-    for word in ("yyyymmdd", "yyyymm", "yyyy"):
-        digits = case(
-            (func.length(op_time) >= len(word), func.substr(op_time, 1, len(word))), else_=literal(word, String)
-        )
-        name = func.replace(name, word, digits)
-    return name

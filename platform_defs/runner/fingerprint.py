@@ -4,9 +4,12 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, func, select
 
 from platform_defs.runner.zygote import ROOT
 from platform_defs.store.engine import read
@@ -16,16 +19,41 @@ from platform_defs.store.work import definition_versions
 PACKAGES = ("platform_defs", "assets", "sensors", "resources")
 
 
-def fingerprint(engine: Engine) -> str:
-    """Two processes that see the same one load the same definitions; a few milliseconds."""
-    digest = hashlib.sha256()
+@dataclass(frozen=True)
+class Fingerprint:
+    """Two processes that see the same one load the same definitions."""
+
+    code: str
+    rows: str
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(f"{self.code}{self.rows}".encode()).hexdigest()
+
+
+def fingerprint(engine: Engine) -> Fingerprint:
+    """A few milliseconds."""
+    code = hashlib.sha256()
     for package in PACKAGES:
         for path, stat in sorted(_sources(ROOT / package)):
-            digest.update(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}\n".encode())
+            code.update(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}\n".encode())
+    return Fingerprint(code.hexdigest(), read(engine, rows_of))
+
+
+def rows_of(connection: Connection) -> str:
+    """The part of the fingerprint that publishing changes."""
+    digest = hashlib.sha256()
     query = select(definition_versions.c.name, definition_versions.c.version).order_by(definition_versions.c.name)
-    for name, version in read(engine, lambda connection: connection.execute(query).all()):
+    for name, version in connection.execute(query):
         digest.update(f"{name}\0{version}\n".encode())
     return digest.hexdigest()
+
+
+def rows_changed_at(engine: Engine) -> datetime | None:
+    """When a row from which definitions are built changed last."""
+    newest = select(func.max(definition_versions.c.updated_at))
+    found: datetime | None = read(engine, lambda connection: connection.execute(newest).scalar_one())
+    return found
 
 
 def bump(connection: Connection, name: str) -> None:

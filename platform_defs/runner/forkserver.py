@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from platform_defs.runner.fingerprint import Fingerprint
 from platform_defs.runner.work import Work
 
 
@@ -49,7 +50,7 @@ Event: TypeAlias = Ready | LoadFailed | Started | Exited | Gone
 class ForkServer:
     """One generation of loaded definitions."""
 
-    def __init__(self, fingerprint: str, environment: dict[str, str]) -> None:
+    def __init__(self, fingerprint: Fingerprint, environment: dict[str, str]) -> None:
         self.fingerprint = fingerprint
         self.channel, theirs = socket.socketpair()
         self._buffer = b""

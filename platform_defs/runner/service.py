@@ -24,11 +24,12 @@ from platform_defs.errors import PlatformError
 from platform_defs.logs import mask
 from platform_defs.runner import registry, wake, work
 from platform_defs.runner.closing import close
-from platform_defs.runner.fingerprint import fingerprint
+from platform_defs.runner.fingerprint import Fingerprint, fingerprint
 from platform_defs.runner.forkserver import Exited, ForkServer, Gone, LoadFailed, Ready, Started, describe_exit
 from platform_defs.runner.measures import Measures
 from platform_defs.runner.process import ProcessId, hostname
-from platform_defs.runner.work import Work
+from platform_defs.runner.reload import CodeServer, Reloads
+from platform_defs.runner.work import DAGSTER_RUN, Work
 from platform_defs.settings import Settings
 
 TICK_S = 1.0
@@ -65,7 +66,7 @@ class Runner:
         self._loading: ForkServer | None = None
         self._retired: list[ForkServer] = []
         self._load_error: str | None = None
-        self._failed_fingerprint: str | None = None
+        self._failed_fingerprint: Fingerprint | None = None
         self._load_again_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._stopping = False
@@ -74,6 +75,7 @@ class Runner:
         self._next_beat = 0.0
         self._recovered = False
         self._log_folder = settings.home / "runs"
+        self._reloads = Reloads(CodeServer(settings, engine))
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -101,14 +103,15 @@ class Runner:
             self._recover()
             self._recovered = True
         self._settle_ended()
-        self._refresh()
+        wanted = self._refresh()
+        self._reloads.step(wanted.rows, time.monotonic())
         self._close_lost()
         self._end_requested()
         self._kill_overdue()
         if self._stopping:
             self._end_all()
         else:
-            self._start_more()
+            self._start_more(wanted)
         if time.monotonic() >= self._next_beat:
             self._beat()
 
@@ -128,8 +131,8 @@ class Runner:
 
     # -- definitions ------------------------------------------------------------------------------------------------
 
-    def _refresh(self) -> str:
-        """Loads what is on disk, in the background, unless it is loaded, loading, or known not to load."""
+    def _refresh(self) -> Fingerprint:
+        """Loads what is on disk and in rows, in the background, unless it is loaded, loading, or known not to load."""
         wanted = fingerprint(self._engine)
         known = {self._current.fingerprint} if self._current else set()
         if self._stopping or self._loading is not None or wanted in known:
@@ -141,9 +144,16 @@ class Runner:
         self._selector.register(server.channel, selectors.EVENT_READ, lambda: self._hear(server))
         return wanted
 
-    def _is_fresh(self, wanted: str) -> bool:
-        """Whether the fork server may execute: it has the newest definitions, or the newest do not load."""
-        return self._current is not None and (self._current.fingerprint == wanted or wanted == self._failed_fingerprint)
+    def _has_code(self, wanted: Fingerprint) -> bool:
+        """Whether the fork server may execute rows of our own kinds, whose jobs are in the code alone."""
+        failed = self._failed_fingerprint
+        return self._current is not None and (
+            self._current.fingerprint.code == wanted.code or (failed is not None and failed.code == wanted.code)
+        )
+
+    def _has_all(self, wanted: Fingerprint) -> bool:
+        """Whether it may execute what Dagster launched: it has the newest definitions, or the newest do not load."""
+        return self._current is not None and wanted in (self._current.fingerprint, self._failed_fingerprint)
 
     def _hear(self, server: ForkServer) -> None:
         for event in server.events():
@@ -162,7 +172,7 @@ class Runner:
     def _install(self, server: ForkServer, threads: int) -> None:
         old, self._current, self._loading = self._current, server, None
         self._load_error = self._failed_fingerprint = None
-        _log.info("definitions %s are loaded in fork server %d", server.fingerprint[:12], server.pid)
+        _log.info("definitions %s are loaded in fork server %d", server.fingerprint.digest[:12], server.pid)
         if threads > 1:
             _log.warning("loading the definitions started %d threads: a fork copies none of them", threads - 1)
         if old is not None:
@@ -209,23 +219,24 @@ class Runner:
 
     # -- rows of work -----------------------------------------------------------------------------------------------
 
-    def _start_more(self) -> None:
+    def _start_more(self, wanted: Fingerprint) -> None:
         free = self._settings.runner_slots - len(self._running)
         if free <= 0 or self._current is None:
             return
-        claimed = work.claim(self._engine, self._name, free)
+        # rows that wait for the definitions must not keep those from a slot that do not
+        without = None if self._has_all(wanted) else DAGSTER_RUN
+        claimed = work.claim(self._engine, self._name, free, without=without)
         if not claimed:
             return
-        # after the claim: a row that was written after a reload must not meet the definitions from before it
-        fresh = False
+        ready: list[Work] = []
         try:
-            fresh = self._is_fresh(self._refresh())
+            # after the claim: a row that was written after a reload must not meet the definitions from before it
+            wanted = self._refresh()
+            has_code, has_all = self._has_code(wanted), self._has_all(wanted)
+            ready = [row for row in claimed if (has_all if row.kind == DAGSTER_RUN else has_code)]
         finally:
-            if not fresh:
-                work.give_back(self._engine, self._name, [row.id for row in claimed])
-        if not fresh:
-            return
-        for row in claimed:
+            work.give_back(self._engine, self._name, [row.id for row in claimed if row not in ready])
+        for row in ready:
             self._running[row.id] = Running(row, server=self._current)
             # a fork server that was killed takes no order; its end is heard next and gives the row back
             with contextlib.suppress(OSError):
@@ -400,7 +411,7 @@ class Runner:
             self._me,
             slots=self._settings.runner_slots,
             busy=len(self._running),
-            definitions=self._current.fingerprint if self._current else None,
+            definitions=self._current.fingerprint.digest if self._current else None,
             load_error=self._load_error,
             metrics=self._measures.text(),
             started_at=self._started_at,

@@ -141,13 +141,21 @@ def wait(engine: Engine, work_id: int, timeout_s: float) -> Work:
 
 
 def claim(
-    engine: Engine, owner: str, limit: int, *, lease: timedelta | None = LEASE, waiting_for: timedelta | None = None
+    engine: Engine,
+    owner: str,
+    limit: int,
+    *,
+    lease: timedelta | None = LEASE,
+    waiting_for: timedelta | None = None,
+    without: str | None = None,
 ) -> list[Work]:
     """Takes up to limit queued rows, most urgent and oldest first; no other owner gets the same ones."""
     now = datetime.now(UTC)
     queued = work.c.status == Status.QUEUED
     if waiting_for is not None:
-        queued &= (work.c.created_at < now - waiting_for) & (work.c.kind != DAGSTER_RUN)
+        queued &= work.c.created_at < now - waiting_for
+    if without is not None:
+        queued &= work.c.kind != without
 
     def take(connection: Connection) -> list[Row[Any]]:
         return claim_rows(

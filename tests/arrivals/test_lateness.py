@@ -4,10 +4,13 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import Engine, update
 
+from platform_defs.api.arrivals_metrics import ArrivalsCollector
 from platform_defs.arrivals import lateness
 from platform_defs.arrivals.lateness import Due, Watched, batch_day, expected, last_due
+from platform_defs.settings import Settings
 from platform_defs.store.arrivals import metrics_model
 from platform_defs.store.engine import read, transact
 from tests.arrivals.world import add_model, write_arrival
@@ -124,3 +127,19 @@ def test_monthly_tables_are_not_expected_every_day(engine: Engine) -> None:
     assert _look(engine) == {"M": [("202512", ("A",))]}
     write_arrival(engine, "A", "202512", NOW - timedelta(days=15))
     assert _look(engine) == {"M": []}
+
+
+def test_the_metric_counts_the_late_tables_of_each_model_that_declares_a_time(engine: Engine) -> None:
+    add_model(engine, "M", ["A", "B"])
+    add_model(engine, "N", ["A"])
+    add_model(engine, "PATIENT", ["A"])
+    _declare(engine, "M", "00:00")
+    _declare(engine, "N", "00:00")
+    write_arrival(engine, "A", f"{datetime.now(UTC):%Y%m%d}")
+    registry = CollectorRegistry()
+    registry.register(ArrivalsCollector(engine, Settings.load()))
+    lines = generate_latest(registry).decode().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        'platform_arrivals_late_tables{model="M"} 1.0',
+        'platform_arrivals_late_tables{model="N"} 0.0',
+    ]

@@ -103,7 +103,9 @@ def test_only_rows_that_waited_long_enough_are_handed_to_another_launcher(engine
     long_ago = datetime.now(UTC) - timedelta(minutes=1)
     with engine.begin() as connection:
         connection.execute(update(table).where(table.c.id.in_([old.id, asked_for.id])).values(created_at=long_ago))
-    taken = work.claim(engine, work.LAUNCHER, 10, lease=None, waiting_for=timedelta(seconds=5))
+    taken = work.claim(
+        engine, work.LAUNCHER, 10, lease=None, waiting_for=timedelta(seconds=5), without=work.DAGSTER_RUN
+    )
     assert [row.id for row in taken] == [old.id]
     assert [row.id for row in work.handed_over(engine)] == [old.id]
     assert work.lost(engine) == []

@@ -1,0 +1,142 @@
+"""What table arrival runs: triggered models, reports of arrivals to Dagster, webhooks while no API is alive."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dagster import (
+    AssetMaterialization,
+    Config,
+    DagsterInstance,
+    Definitions,
+    Failure,
+    MetadataValue,
+    OpExecutionContext,
+    job,
+    op,
+)
+from pydantic import Field
+from sqlalchemy import Engine
+
+from assets.models import OP_TIMES, facts, model_key, partition_of, table_key
+from platform_defs.arrivals.errors import ArrivalsError
+from platform_defs.arrivals.reports import Reported, mark, unreported
+from platform_defs.arrivals.run import run_triggered
+from platform_defs.arrivals.webhooks.sender import open_sender
+from platform_defs.runner.kinds import WORK_TAG
+from platform_defs.runner.wake import wake
+from platform_defs.settings import Settings
+from platform_defs.store.engine import read, transact
+from resources.database import DatabaseResource
+from resources.house import HouseResource
+
+# An event costs Dagster 10 to 40 ms: so many stay well below the minute that a sensor has.
+REPORTED_AT_ONCE = 500
+
+
+class Batch(Config):
+    model_id: str = Field(description="The model to execute.")
+    op_time: str = Field(description="The batch to execute it for.")
+
+
+@op
+def execute_model(context: OpExecutionContext, config: Batch, house: HouseResource) -> None:
+    """The execution that a row of work stands for: query, values, task log and webhooks."""
+    work_id = context.run.tags.get(WORK_TAG)
+    if work_id is None:
+        raise Failure("this job executes rows of work; by hand, materialize the model's asset", allow_retries=False)
+    try:
+        ended = run_triggered(house.house, config.model_id, config.op_time, int(work_id), context.run_id)
+    except ArrivalsError as error:
+        raise Failure(str(error), allow_retries=False) from None
+    if ended.next_task_id is not None:
+        wake(Settings.load().home)
+    partition = partition_of(config.op_time)
+    _add_partitions(context.instance, [partition])
+    context.log_event(
+        AssetMaterialization(asset_key=model_key(config.model_id), partition=partition, metadata=facts(ended))
+    )
+
+
+# Bound here, not by the Definitions: a sensor that targets a job would be copied by a parameter that is still beta.
+_DATABASE = DatabaseResource()
+
+
+@job(
+    description="Executes a model for a batch whose tables have arrived.",
+    resource_defs={"house": HouseResource(database=_DATABASE)},
+)
+def model_run() -> None:
+    execute_model()
+
+
+@op
+def report_waiting_arrivals(context: OpExecutionContext, database: DatabaseResource) -> None:
+    """Every arrival that Dagster has not heard of, as a materialisation of the table's partition."""
+    since = datetime.now(UTC) - timedelta(days=Settings.load().arrivals_lookback_days)
+    total = 0
+    while told := report(context.instance, database.engine, since):
+        total += told
+    context.log.info(f"reported {total} arrivals")
+    context.add_output_metadata({"arrivals": total})
+
+
+@job(
+    description="Shows arrivals of source tables as materialisations.",
+    resource_defs={"database": _DATABASE},
+)
+def arrival_report() -> None:
+    report_waiting_arrivals()
+
+
+@op
+def send_due_webhooks(context: OpExecutionContext, database: DatabaseResource) -> None:
+    """Every attempt that is due now."""
+    sender = open_sender(Settings.load(), database.engine, owner=f"run {context.run_id}")
+    try:
+        attempts = sender.send_due()
+    finally:
+        sender.close()
+    context.log.info(f"made {attempts} attempts")
+    context.add_output_metadata({"attempts": attempts})
+
+
+@job(
+    description="Sends the webhooks that are due while no API process does.",
+    resource_defs={"database": _DATABASE},
+)
+def webhook_send() -> None:
+    send_due_webhooks()
+
+
+def report(instance: DagsterInstance, engine: Engine, since: datetime) -> int:
+    """Told first, noted second: a process that dies in between tells it twice, which harms nobody."""
+    waiting = read(engine, lambda connection: unreported(connection, since, REPORTED_AT_ONCE))
+    if waiting:
+        _add_partitions(instance, [partition_of(arrival.op_time) for arrival in waiting])
+        for arrival in waiting:
+            _tell(instance, arrival)
+        transact(engine, lambda connection: mark(connection, waiting))
+    return len(waiting)
+
+
+def _tell(instance: DagsterInstance, arrival: Reported) -> None:
+    metadata: dict[str, Any] = {
+        "arrival time": MetadataValue.timestamp(arrival.arrival_time),
+        "arrived as": arrival.table,
+    }
+    for dependency in arrival.dependencies:
+        instance.report_runless_asset_event(
+            AssetMaterialization(
+                asset_key=table_key(dependency), partition=partition_of(arrival.op_time), metadata=metadata
+            )
+        )
+
+
+def _add_partitions(instance: DagsterInstance, keys: list[str | None]) -> None:
+    wanted = sorted({key for key in keys if key is not None})
+    if wanted:
+        instance.add_dynamic_partitions(str(OP_TIMES.name), wanted)
+
+
+def definitions() -> Definitions:
+    return Definitions(jobs=[model_run, arrival_report, webhook_send])

@@ -1,0 +1,185 @@
+"""Lateness: which tables of which batch have not arrived although their model said by when they are due."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from platform_defs.arrivals.batches import Batch
+from platform_defs.arrivals.decisions import missing
+from platform_defs.arrivals.met import met
+from platform_defs.arrivals.models import PUBLISHED
+from platform_defs.arrivals.state import standings
+from platform_defs.store.arrivals import metrics_etl_log, metrics_model, metrics_model_dependency
+
+_DUE = re.compile(r"(?:\+(\d+) )?(\d\d):(\d\d)", re.ASCII)
+# The batches that follow each other by the calendar: years, months and days.
+_FORMATS = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d"}
+DAILY = 8
+
+
+@dataclass(frozen=True)
+class Due:
+    """So many days after the batch's day, at this time of the deployment's zone."""
+
+    days: int
+    at: time
+
+    @classmethod
+    def parse(cls, text: str) -> "Due | None":
+        """`08:30` or `+1 08:30`; None for what no model file may say."""
+        found = _DUE.fullmatch(text)
+        if found is None or int(found[2]) > 23 or int(found[3]) > 59:
+            return None
+        return cls(int(found[1] or 0), time(int(found[2]), int(found[3])))
+
+    def instant(self, op_time: str, zone: ZoneInfo) -> datetime | None:
+        """When the batch's tables are due; None where the opTime is no date."""
+        day = batch_day(op_time)
+        if day is None:
+            return None
+        try:
+            return datetime.combine(day + timedelta(days=self.days), self.at, zone).astimezone(UTC)
+        except OverflowError:  # 99991231 stands for "never" in many a warehouse
+            return None
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A published model that says when its tables are due."""
+
+    model_id: str
+    due: Due
+    published_at: datetime | None
+    # how long the opTimes are with which its tables arrive
+    digits: int = DAILY
+    # the batches of which something arrived lately
+    begun: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Late:
+    model_id: str
+    op_time: str
+    due_at: datetime
+    tables: tuple[str, ...]
+
+
+def batch_day(op_time: str) -> date | None:
+    """The batch's first day: that of `20251219`, `2025-12-19` and `2025121908`, the first of the month for `202512`."""
+    digits = op_time.replace("-", "")
+    for length in sorted(_FORMATS, reverse=True):
+        if len(digits) >= length:
+            try:
+                return datetime.strptime(digits[:length], _FORMATS[length]).replace(tzinfo=UTC).date()
+            except ValueError:
+                return None
+    return None
+
+
+def last_due(due: Due, digits: int, zone: ZoneInfo, now: datetime) -> str | None:
+    """The batch that fell due last; None where the calendar does not say which batches there are."""
+    if digits not in _FORMATS:
+        return None
+    day = now.astimezone(zone).date() - timedelta(days=due.days)
+    op_time = day.strftime(_FORMATS[digits])
+    at = due.instant(op_time, zone)
+    if at is not None and at > now:
+        first = batch_day(op_time) or day
+        op_time = (first - timedelta(days=1)).strftime(_FORMATS[digits])
+    return op_time
+
+
+def expected(watched: Watched, zone: ZoneInfo, now: datetime, lookback: timedelta) -> dict[str, datetime]:
+    """The batches whose tables must all have arrived by now, with the instant at which they were due.
+
+    The one that fell due last, and those that have begun to arrive; a day on which nothing at all arrives is forgotten
+    once the next one is due, since not every calendar has a batch a day.
+    """
+    since = max(now - lookback, watched.published_at or now - lookback)
+    last = last_due(watched.due, watched.digits, zone, now)
+    found = {}
+    for op_time in watched.begun | ({last} if last is not None else set()):
+        at = watched.due.instant(op_time, zone)
+        if at is not None and since < at <= now:
+            found[op_time] = at
+    return found
+
+
+def look(
+    connection: Connection, zone: ZoneInfo, now: datetime, lookback: timedelta, model_ids: Iterable[str] | None = None
+) -> dict[str, tuple[Late, ...]]:
+    """What is late, of every model that says when its tables are due; empty for one that has them all."""
+    watched = _watched(connection, now, lookback, model_ids)
+    due: dict[Batch, datetime] = {
+        (model.model_id, op_time): at
+        for model in watched
+        for op_time, at in expected(model, zone, now, lookback).items()
+    }
+    late: dict[str, list[Late]] = {model.model_id: [] for model in watched}
+    for standing in standings(connection, sorted(due)):
+        if tables := missing(standing):
+            batch = (standing.model_id, standing.op_time)
+            late[standing.model_id].append(Late(*batch, due[batch], tuple(tables)))
+    return {model_id: tuple(found) for model_id, found in late.items()}
+
+
+def _watched(
+    connection: Connection, now: datetime, lookback: timedelta, model_ids: Iterable[str] | None
+) -> list[Watched]:
+    model = metrics_model.c
+    wanted: ColumnElement[bool] = model.due.is_not(None)
+    if model_ids is not None:
+        wanted &= model.model_id.in_(sorted(model_ids))
+    query = select(model.model_id, model.due, model.published_at).where(model.state == PUBLISHED, wanted)
+    known = connection.execute(query.order_by(model.model_id)).all()
+    if not known:
+        return []
+    begun, newest = _begun(connection, wanted, now - lookback), _newest(connection, wanted, now)
+    return [
+        Watched(
+            row.model_id,
+            due,
+            row.published_at,
+            # as the newest batch is written: of a sequence of texts that begin with the year it is the last one
+            len(max(begun[row.model_id] | newest[row.model_id], default="yyyymmdd")),
+            frozenset(begun[row.model_id]),
+        )
+        for row in known
+        if (due := Due.parse(row.due)) is not None
+    ]
+
+
+def _newest(connection: Connection, wanted: ColumnElement[bool], now: datetime) -> Mapping[str, set[str]]:
+    """The newest batch of each table by its literal name, however long ago; one look into an index for each."""
+    model, dependency, log = metrics_model.c, metrics_model_dependency.c, metrics_etl_log.c
+    # what is called 99991231 is no batch to learn from
+    tomorrow = f"{now + timedelta(days=1):%Y%m%d}~"
+    newest = (
+        select(func.max(log.op_time))
+        .where(log.table_name == dependency.dependency_table_name, log.op_time <= tomorrow)
+        .scalar_subquery()
+    )
+    query = (
+        select(dependency.model_id, newest)
+        .join(metrics_model, model.model_id == dependency.model_id)
+        .where(model.state == PUBLISHED, wanted)
+    )
+    found: dict[str, set[str]] = defaultdict(set)
+    for model_id, op_time in connection.execute(query):
+        if op_time is not None:
+            found[model_id].add(op_time)
+    return found
+
+
+def _begun(connection: Connection, wanted: ColumnElement[bool], since: datetime) -> Mapping[str, set[str]]:
+    """The batches that have begun to arrive."""
+    lately = met(since, wanted).subquery("lately")
+    begun: dict[str, set[str]] = defaultdict(set)
+    for model_id, op_time in connection.execute(select(lately.c.model_id, lately.c.op_time).distinct()):
+        begun[model_id].add(op_time)
+    return begun

@@ -1,0 +1,50 @@
+"""Arrivals beside the dependencies that they meet: by their literal name, and by one that the batch rendered."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, CompoundSelect, String, and_, case, func, literal, select, union_all
+
+from platform_defs.arrivals.models import PUBLISHED
+from platform_defs.store.arrivals import metrics_etl_log, metrics_model, metrics_model_dependency
+
+
+def met(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
+    """Of published models: model_id, dependency, and the arrival's id, table_name, op_time and arrival_time."""
+    log, dependency, model = metrics_etl_log, metrics_model_dependency, metrics_model
+    columns = (
+        dependency.c.model_id,
+        dependency.c.dependency_table_name.label("dependency"),
+        *(log.c.id, log.c.table_name, log.c.op_time, log.c.arrival_time),
+    )
+    published = and_(model.c.model_id == dependency.c.model_id, model.c.state == PUBLISHED)
+    name, lately = dependency.c.dependency_table_name, log.c.arrival_time >= since
+    literally = (
+        select(*columns)
+        .select_from(log)
+        .join(dependency, name == log.c.table_name)
+        .join(model, published)
+        .where(lately, *only)
+    )
+    # placeholders are few: from them to the arrivals, because the other way round nothing could be looked up
+    batches = select(log.c.op_time).where(lately).distinct().subquery("batches")
+    rendered = rendered_name(name, batches.c.op_time)
+    by_batch = (
+        select(*columns)
+        .select_from(dependency)
+        .join(batches, name.like("%yyyy%"))
+        .join(log, and_(log.c.table_name == rendered, log.c.op_time == batches.c.op_time))
+        .join(model, published)
+        .where(lately, rendered != name, *only)
+    )
+    return union_all(literally, by_batch)
+
+
+def rendered_name(name: ColumnElement[str], op_time: ColumnElement[str]) -> ColumnElement[str]:
+    """optime.rendered, in SQL."""
+    for word in ("yyyymmdd", "yyyymm", "yyyy"):
+        digits = case(
+            (func.length(op_time) >= len(word), func.substr(op_time, 1, len(word))), else_=literal(word, String)
+        )
+        name = func.replace(name, word, digits)
+    return name

@@ -1,0 +1,230 @@
+"""The sensor: what nobody reported is begun, made good, shown and complained about."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from dagster import (
+    AssetCheckEvaluation,
+    AssetKey,
+    AssetMaterialization,
+    DagsterInstance,
+    DagsterRunStatus,
+    RunRequest,
+    SensorResult,
+    build_sensor_context,
+)
+from dagster._core.test_utils import create_run_for_test
+from sqlalchemy import insert, select, update
+
+from assets import models
+from assets.arrivals import model_run
+from platform_defs.arrivals import tasks
+from platform_defs.runner import wake
+from platform_defs.runner.fingerprint import bump, rows_of
+from platform_defs.runner.kinds import WORK_TAG
+from platform_defs.runner.reload import CodeServer
+from platform_defs.settings import Settings
+from platform_defs.store.arrivals import metrics_model, metrics_task_log
+from platform_defs.store.engine import read, transact
+from platform_defs.store.webhooks import metrics_webhook_delivery
+from platform_defs.store.work import work as work_table
+from sensors.arrivals import _reload_if_behind, arrivals
+from sensors.work import work_recovery
+from tests.arrivals.conftest import Home
+from tests.arrivals.world import add_model, task_log, write_arrival
+from tests.supervisor.running import until
+
+# Dagster's own doing where one resource needs another
+pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")
+OP = "20251219"
+
+
+def tick(home: Home) -> list[AssetCheckEvaluation]:
+    """One tick with what the daemon does with its result."""
+    with build_sensor_context(instance=home.instance) as context:
+        result = arrivals(context)
+    assert isinstance(result, SensorResult)
+    evaluations = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
+    for evaluation in evaluations:
+        home.instance.report_runless_asset_event(evaluation)
+    return evaluations
+
+
+def statuses(home: Home) -> list[tuple[str, str]]:
+    return [(task.status, task.trigger_code) for task in task_log(home.engine, "M", OP)]
+
+
+@pytest.fixture
+def woken(home: Home) -> Iterator[Callable[[], bool]]:
+    """Where a runner would listen; says whether it was woken since it was asked last."""
+    listener = wake.listen(home.path)
+
+    def was_woken() -> bool:
+        try:
+            return bool(listener.recv(16))
+        except BlockingIOError:
+            return False
+
+    yield was_woken
+    listener.close()
+
+
+def test_an_arrival_that_an_etl_job_wrote_runs_its_model_and_shows_as_a_partition(
+    home: Home, woken: Callable[[], bool]
+) -> None:
+    add_model(home.engine, "M", ["A", "B_yyyymmdd"])
+    write_arrival(home.engine, "A", OP)
+    tick(home)
+    assert statuses(home) == []
+    assert not woken()
+    assert home.instance.get_materialized_partitions(AssetKey(["tables", "A"])) == {OP}
+    write_arrival(home.engine, f"B_{OP}", OP)
+    tick(home)
+    assert statuses(home) == [("RUNNING", "SENSOR")]
+    assert woken()
+    assert home.instance.get_materialized_partitions(AssetKey(["tables", "B_yyyymmdd"])) == {OP}
+    tick(home)
+    assert len(statuses(home)) == 1
+    assert len(home.instance.fetch_materializations(AssetKey(["tables", "A"]), limit=5).records) == 1
+
+
+def _launched(home: Home, status: DagsterRunStatus | None) -> None:
+    """A launch of the operator's whose process is gone; without a status its run was deleted too."""
+    add_model(home.engine, "M", ["A"])
+    write_arrival(home.engine, "A", OP)
+    run_id = str(uuid.uuid4()) if status is None else create_run_for_test(home.instance, status=status).run_id
+    tasks.begin_by_operator(home.engine, "M", OP, run_id, datetime.now(UTC))
+
+
+def test_a_launch_whose_run_failed_without_a_word_is_closed_and_made_again(
+    home: Home, woken: Callable[[], bool]
+) -> None:
+    _launched(home, DagsterRunStatus.FAILURE)
+    tick(home)
+    assert statuses(home) == [("FAILED", "OPERATOR"), ("RUNNING", "RECOVERY")]
+    assert task_log(home.engine, "M", OP)[0].message == "its run is FAILURE"
+    assert woken()
+
+
+def test_a_launch_that_the_operator_ended_is_closed_and_not_made_again(home: Home) -> None:
+    _launched(home, DagsterRunStatus.CANCELED)
+    tick(home)
+    tick(home)
+    assert statuses(home) == [("FAILED", "OPERATOR")]
+
+
+def test_a_launch_that_goes_on_is_left_alone(home: Home) -> None:
+    _launched(home, DagsterRunStatus.STARTED)
+    tick(home)
+    assert statuses(home) == [("RUNNING", "OPERATOR")]
+
+
+def test_a_launch_whose_run_was_deleted_is_given_the_time_that_a_query_may_take(home: Home) -> None:
+    _launched(home, None)
+    tick(home)
+    assert statuses(home) == [("RUNNING", "OPERATOR")]
+    hours_ago = update(metrics_task_log).values(start_time=datetime.now(UTC) - timedelta(hours=1))
+    transact(home.engine, lambda connection: connection.execute(hours_ago))
+    tick(home)
+    assert statuses(home) == [("FAILED", "OPERATOR"), ("RUNNING", "RECOVERY")]
+
+
+def test_what_is_late_fails_the_check_once_and_passes_when_it_arrived(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_model(home.engine, "M", ["A", "B"])
+    values = {"due": "00:00", "published_at": datetime(2025, 1, 1, tzinfo=UTC)}
+    transact(home.engine, lambda connection: connection.execute(update(metrics_model).values(values)))
+    today = f"{datetime.now(UTC):%Y%m%d}"
+    [failed] = tick(home)
+    assert (failed.asset_key, failed.check_name, failed.passed) == (AssetKey(["models", "M"]), "on_time", False)
+    assert (failed.metadata["opTime"].value, failed.metadata["tables"].value) == (today, "A, B")
+    assert tick(home) == []
+    write_arrival(home.engine, "A", today)
+    [fewer] = tick(home)
+    assert (fewer.passed, fewer.metadata["tables"].value) == (False, "B")
+    write_arrival(home.engine, "B", today)
+    [passed] = tick(home)
+    assert passed.passed
+    assert tick(home) == []
+    # the UI shows no evaluation from before the last materialisation
+    home.instance.report_runless_asset_event(AssetMaterialization(AssetKey(["models", "M"])))
+    assert [evaluation.passed for evaluation in tick(home)] == [True]
+    # SQLite keeps whole seconds
+    until("the evaluation to be newer than the materialisation", lambda: tick(home) == [], 10)
+    said = [record.message for record in caplog.records if record.name == "sensors.arrivals"]
+    assert [line.split(",")[0] for line in said] == [
+        f"model M: batch {today} lacks A",
+        f"model M: batch {today} lacks B",
+        "model M: all tables that are due have arrived",
+    ]
+
+
+def test_webhooks_that_nobody_sends_become_work_once_an_interval(home: Home, woken: Callable[[], bool]) -> None:
+    at = datetime.now(UTC) - timedelta(minutes=2)
+    row = {
+        "webhook_id": "msg_1",
+        "task_id": 1,
+        "group_hash": "0" * 64,
+        "model_id": "M",
+        "op_time": OP,
+        "callback_url": "https://example.org/",
+        "subscription_ids": [1],
+        "retry_num": 3,
+        "body": "{}",
+        "event_time": at,
+        "status": "PENDING",
+        "next_attempt_at": at,
+    }
+    transact(home.engine, lambda connection: connection.execute(insert(metrics_webhook_delivery).values(row)))
+    tick(home)
+    assert woken()
+    tick(home)
+    kinds = read(home.engine, lambda connection: connection.execute(select(work_table.c.kind)).scalars().all())
+    # two ticks may fall into two intervals
+    assert set(kinds) == {"webhook_send"}
+    assert len(kinds) <= 2
+
+
+def test_without_a_runner_the_row_of_a_model_becomes_a_run_of_dagsters_own_launcher(home: Home) -> None:
+    add_model(home.engine, "M", ["A"])
+    write_arrival(home.engine, "A", OP)
+    tick(home)
+    minute_ago = update(work_table).values(created_at=datetime.now(UTC) - timedelta(minutes=1))
+    transact(home.engine, lambda connection: connection.execute(minute_ago))
+    with build_sensor_context(instance=home.instance) as context:
+        [request] = work_recovery(context)
+    assert isinstance(request, RunRequest)
+    assert (request.job_name, request.tags[WORK_TAG]) == ("model_run", str(task_log(home.engine, "M", OP)[0].work_id))
+    assert request.job_name in {job.name for job in work_recovery.jobs}
+    result = model_run.execute_in_process(
+        instance=home.instance, run_config=request.run_config, tags=dict(request.tags), raise_on_error=False
+    )
+    assert result.success
+    [task] = task_log(home.engine, "M", OP)
+    assert (task.status, task.run_id) == ("SUCCESS", result.run_id)
+
+
+def test_with_another_launcher_the_sensor_itself_asks_for_a_reload_after_a_model_was_published(home: Home) -> None:
+    class Server(CodeServer):
+        asked = 0
+
+        def reload(self) -> None:
+            self.asked += 1
+
+    server = Server(Settings.load(), home.engine)
+    loaded = models.definitions().get_repository_def()
+
+    def look(instance: DagsterInstance) -> None:
+        with build_sensor_context(instance=instance, repository_def=loaded) as context:
+            _reload_if_behind(context, server, read(home.engine, rows_of))
+
+    with DagsterInstance.ephemeral() as other:
+        look(other)
+        transact(home.engine, lambda connection: bump(connection, "models"))
+        look(home.instance)  # whose runner does it
+        assert server.asked == 0
+        look(other)
+        until("the reload", lambda: server.asked == 1)

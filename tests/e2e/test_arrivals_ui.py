@@ -1,0 +1,146 @@
+"""Table arrival as a person sees it in the Dagster UI: tables before their model, arrivals, a backfill, lateness."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+from sqlalchemy import Connection, text, update
+
+from platform_defs.arrivals import catalog
+from platform_defs.arrivals.loading import read_file
+from platform_defs.runner.fingerprint import bump
+from platform_defs.store.arrivals import metrics_model
+from platform_defs.store.engine import transact
+from tests.arrivals.world import task_log
+from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
+from tests.e2e.warm import Warm
+from tests.supervisor.running import until
+
+# the UI is the same on every store; what lies below is tested on each
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.parametrize("platform", ["embedded"], indirect=True)]
+MODEL = "UI-01"
+TABLES = ["UI_FACT_D", "UI_DIM_yyyymmdd"]
+# two batches that no other test has
+BATCHES = ["20010101", "20010102"]
+FILE = """
+models:
+  - model_id: UI-01
+    name: Orders by region
+    depends_on: [UI_FACT_D, UI_DIM_yyyymmdd]
+    source: platform
+    dimensions: [region]
+    sql: SELECT ${dimGroup}, ${kpis} FROM UI_FACT_D WHERE op_time = ${op_time} GROUP BY ${dimGroup}
+    kpis:
+      - {kpi_id: UI1001, name: Order amount, expression: SUM(amount)}
+    due: "00:00"
+"""
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with opened_page() as page:
+        yield page
+
+
+@pytest.fixture
+def published(platform: Warm) -> str:
+    """Published while everything runs; today's batch has been late since midnight."""
+    changed = partial(bump, name="models")
+
+    def write(connection: Connection) -> None:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS UI_FACT_D (op_time TEXT, region TEXT, amount REAL)"))
+        connection.execute(text("INSERT INTO UI_FACT_D VALUES ('20010101', 'N', 5), ('20010102', 'S', 7)"))
+        long_ago = datetime(2001, 1, 1, tzinfo=UTC)
+        connection.execute(update(metrics_model).where(metrics_model.c.model_id == MODEL).values(published_at=long_ago))
+
+    catalog.save(platform.engine, read_file(FILE.encode(), "ui.yaml"), changed=changed)
+    catalog.publish(platform.engine, MODEL, changed=changed)
+    transact(platform.engine, write)
+    return str(platform.up["ui"])
+
+
+def arrives(platform: Warm, table: str, op_time: str) -> None:
+    answer = httpx.post(
+        f"{platform.up['api']}/api/open/kpi/srcTableComplete",
+        json={"srcTableName": table, "opTime": op_time},
+        headers={"Authorization": f"Bearer {platform.up['demo_key']}"},
+        timeout=60,
+        trust_env=False,
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_published_model_its_tables_arrivals_lateness_and_a_backfill_are_seen_in_the_ui(
+    platform: Warm, published: str, page: Page, tmp_path: Path
+) -> None:
+    pids = platform.up["pids"]
+    _shows_the_model_below_its_tables(platform, published, page, tmp_path)
+    for op_time in BATCHES:
+        arrives(platform, "UI_FACT_D", op_time)
+    _shows_what_arrived(published, page, tmp_path)
+    _shows_what_is_late(published, page, tmp_path)
+    _backfills(published, page, tmp_path)
+
+    def executed() -> list[Any]:
+        tasks = [task for op_time in BATCHES for task in task_log(platform.engine, MODEL, op_time)]
+        return tasks if len(tasks) == len(BATCHES) and all(task.status != "RUNNING" for task in tasks) else []
+
+    tasks = until("both batches to be executed", executed, 90)
+    assert [(task.op_time, task.status, task.trigger_code, task.missing_tables) for task in tasks] == [
+        (op_time, "SUCCESS", "OPERATOR", ["UI_DIM_yyyymmdd"]) for op_time in BATCHES
+    ]
+    assert platform.up["pids"] == pids, "a reload of the definitions is no death of the code server"
+
+
+def _shows_the_model_below_its_tables(platform: Warm, ui: str, page: Page, folder: Path) -> None:
+    known = """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { __typename } }"""
+    until(
+        "the UI to know the model without a restart",
+        lambda: (
+            platform.graphql(known, key={"path": ["models", MODEL]})["assetNodeOrError"]["__typename"] == "AssetNode"
+        ),
+        60,
+    )
+    page.goto(f"{ui}/assets/models/{MODEL}?view=lineage&lineageScope=upstream")
+    for name in (*TABLES, MODEL):
+        expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible(timeout=PATIENCE_MS)
+    picture(page, folder, "arrivals-graph")
+    columns = [_left(page, name) for name in (*TABLES, MODEL)]
+    assert columns[0] == columns[1] < columns[2]
+
+
+def _left(page: Page, name: str) -> int:
+    box = page.locator("svg").get_by_text(name, exact=True).bounding_box()
+    assert box is not None
+    return round(box["x"])
+
+
+def _shows_what_arrived(ui: str, page: Page, folder: Path) -> None:
+    page.goto(f"{ui}/assets/tables/UI_FACT_D?view=partitions")
+    expect(page.get_by_text("Materialized (2)")).to_be_visible(timeout=PATIENCE_MS)
+    for op_time in BATCHES:
+        expect(page.get_by_text(op_time, exact=True).first).to_be_visible()
+    picture(page, folder, "arrivals-partitions")
+
+
+def _shows_what_is_late(ui: str, page: Page, folder: Path) -> None:
+    page.goto(f"{ui}/assets/models/{MODEL}?view=checks")
+    expect(page.get_by_text(f"lacks {', '.join(TABLES)}").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Failed", exact=True).first).to_be_visible()
+    picture(page, folder, "arrivals-late")
+
+
+def _backfills(ui: str, page: Page, folder: Path) -> None:
+    page.goto(f"{ui}/assets/models/{MODEL}?view=partitions")
+    page.get_by_role("button", name="Materialize").first.click()
+    page.get_by_text("Select a partition or create one").click()
+    page.get_by_placeholder("Filter partitions").fill("200101")
+    for op_time in BATCHES:
+        page.get_by_role("menuitem").filter(has_text=op_time).click()
+    picture(page, folder, "arrivals-backfill")
+    page.get_by_role("button", name="Launch backfill").click()

@@ -1,0 +1,129 @@
+"""Reloads of the code server: once after the last change, one at a time, again after a failure, never waited for."""
+
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.runner.fingerprint import bump, fingerprint
+from platform_defs.runner.reload import AGAIN_S, QUIET_S, CodeServer, ReloadFailed, Reloads
+from platform_defs.settings import Settings
+from tests.supervisor.running import until
+
+
+class Server(CodeServer):
+    """Counts the reloads; one lasts until it is let go."""
+
+    def __init__(self, *, behind: bool = False) -> None:
+        self.behind = behind
+        self.asked = 0
+        self.failing = False
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def may_be_behind(self) -> bool:
+        return self.behind
+
+    def reload(self) -> None:
+        self.asked += 1
+        assert self.go_on.wait(10)
+        if self.failing:
+            raise ReloadFailed("it does not load")
+
+
+def settled(reloads: Reloads) -> None:
+    until("the reload to end", lambda: reloads._asking is None or not reloads._asking.is_alive(), 10)
+
+
+def test_a_reload_follows_the_last_of_many_changes() -> None:
+    server = Server()
+    reloads = Reloads(server)
+    for second, rows in enumerate(["a", "b", "c", "d"]):
+        reloads.step(rows, second)
+        settled(reloads)
+    reloads.step("d", 3 + QUIET_S - 0.1)
+    settled(reloads)
+    assert server.asked == 0
+    for later in (0.0, 1.0, 100.0):
+        reloads.step("d", 3 + QUIET_S + later)
+        settled(reloads)
+    assert server.asked == 1
+
+
+def test_a_change_during_a_reload_is_reloaded_after_it_and_nobody_waits() -> None:
+    server = Server()
+    reloads = Reloads(server)
+    reloads.step("a", 0)
+    reloads.step("b", 1)
+    server.go_on.clear()
+    reloads.step("b", 10)
+    reloads.step("c", 11)
+    reloads.step("c", 30)
+    until("the first reload", lambda: server.asked, 10)
+    assert server.asked == 1
+    server.go_on.set()
+    settled(reloads)
+    reloads.step("c", 31)
+    settled(reloads)
+    assert server.asked == 2
+
+
+def test_a_failure_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    server = Server()
+    reloads = Reloads(server)
+    reloads.step("a", 0)
+    reloads.step("b", 1)
+    server.failing = True
+    for attempt in range(3):
+        reloads.step("b", 10 + attempt * AGAIN_S)
+        reloads.step("b", 10 + attempt * AGAIN_S + 1)
+        settled(reloads)
+    server.failing = False
+    reloads.step("b", 100)
+    settled(reloads)
+    reloads.step("b", 200)
+    assert server.asked == 4
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+def test_a_server_that_may_have_missed_a_change_is_asked_at_the_start() -> None:
+    server = Server(behind=True)
+    reloads = Reloads(server)
+    reloads.step("a", 0)
+    reloads.step("a", QUIET_S)
+    settled(reloads)
+    assert server.asked == 1
+
+
+def test_a_server_may_be_behind_if_a_model_was_published_since_it_started(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    settings = Settings.load()
+    server = CodeServer(settings, engine)
+    with engine.begin() as connection:
+        bump(connection, "models")
+    assert not server.may_be_behind()  # nobody here supervises one
+    server.reload()
+    workspace = settings.dagster_home / "workspace.yaml"
+    workspace.parent.mkdir(parents=True)
+    workspace.write_text("load_from: [{grpc_server: {host: 127.0.0.1, port: 1}}]")
+    for seconds, behind in ((-60, True), (60, False)):
+        started = time.time() + seconds
+        os.utime(workspace, (started, started))
+        assert server.may_be_behind() is behind
+    with pytest.raises(ReloadFailed, match=r"^the code server does not answer: [^\n]+$"):
+        server.reload()
+
+
+def test_a_published_model_changes_the_rows_and_not_the_code(engine: Engine) -> None:
+    before = fingerprint(engine)
+    with engine.begin() as connection:
+        bump(connection, "models")
+    after = fingerprint(engine)
+    assert (after.code, after.rows != before.rows, after.digest != before.digest) == (before.code, True, True)
