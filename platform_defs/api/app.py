@@ -15,6 +15,7 @@ from starlette.routing import Route
 from platform_defs.access.assertions import gateway_from
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.api import arrivals, chains, docs, health, lineage, metrics, webhooks
+from platform_defs.api.arrivals_metrics import ArrivalsCollector
 from platform_defs.api.arrivals_service import ArrivalService
 from platform_defs.api.auth import SECURITY_SCHEMES, Door
 from platform_defs.api.drain import Drain, DrainMiddleware
@@ -81,6 +82,7 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     app.state.lineage = LineageService(settings, engine, graph, app.state.metrics.registry)
     app.state.metrics.registry.register(LineageCollector(engine))
     app.state.arrivals = ArrivalService(settings, engine, app.state.metrics.registry)
+    app.state.metrics.registry.register(ArrivalsCollector(engine, settings))
     drain.callbacks.append(app.state.arrivals.stop_waiting)
     app.state.readiness = health.Readiness(engine, graph)
     app.state.door = Door(Authenticator(engine, gateway_from(settings)) if settings.auth == "keys" else None)
