@@ -28,6 +28,12 @@ def send(api: Api, authorization: dict[str, str]) -> Any:
     return post
 
 
+def is_read(answer: tuple[int, str]) -> bool:
+    """Whether the body reached the handler whole, which then misses what an arrival says."""
+    status, message = answer
+    return status == 400 and message.startswith(("body: expected a JSON object with", "srcTableName: "))
+
+
 def pieces(content: bytes, size: int) -> Iterator[bytes]:
     for start in range(0, len(content), size):
         yield content[start : start + size]
@@ -44,33 +50,33 @@ def test_a_body_of_17_mib_is_413_whether_its_length_is_declared_or_not(send: Any
 def test_a_body_of_exactly_the_limit_is_read(send: Any) -> None:
     body = json.dumps("x" * (LIMIT - 2)).encode()
     assert len(body) == LIMIT
-    assert send(body)[0] == 501
-    assert send(gzip.compress(body, 1))[0] == 501
+    assert is_read(send(body))
+    assert is_read(send(gzip.compress(body, 1)))
     assert send(body + b" ")[0] == 413
     assert send(gzip.compress(body + b" ", 1))[0] == 413
 
 
 def test_gzip_is_known_by_its_header_and_by_its_magic_bytes(send: Any) -> None:
     packed = gzip.compress(json.dumps({"a": "b" * 5000}).encode())
-    assert send(packed, Content_Encoding="gzip")[0] == 501
-    assert send(packed, Content_Encoding="x-gzip")[0] == 501
-    assert send(packed)[0] == 501
+    assert is_read(send(packed, Content_Encoding="gzip"))
+    assert is_read(send(packed, Content_Encoding="x-gzip"))
+    assert is_read(send(packed))
     for size in (1, 3, 1000):
-        assert send(pieces(packed, size))[0] == 501
-        assert send(pieces(packed, size), Content_Encoding="GZIP")[0] == 501
+        assert is_read(send(pieces(packed, size)))
+        assert is_read(send(pieces(packed, size), Content_Encoding="GZIP"))
 
 
 def test_several_gzip_members_and_zeros_behind_them_are_one_body(send: Any) -> None:
     packed = gzip.compress(b'{"a":') + gzip.compress(b"") + gzip.compress(b"1}") + b"\0" * 512
-    assert send(packed)[0] == 501
-    assert send(pieces(packed, 1))[0] == 501
+    assert is_read(send(packed))
+    assert is_read(send(pieces(packed, 1)))
 
 
 def test_a_body_that_inflates_to_about_one_piece_is_whole(send: Any) -> None:
     for length in range((256 << 10) - 3, (256 << 10) + 300, 37):
         packed = gzip.compress(json.dumps("x" * length).encode())
-        assert send(packed)[0] == 501
-        assert send(pieces(packed, 7))[0] == 501
+        assert is_read(send(packed))
+        assert is_read(send(pieces(packed, 7)))
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip", "zstd"])
@@ -117,5 +123,5 @@ def test_invalid_json_is_400_and_says_where(send: Any, body: bytes, expected: st
 
 
 def test_json_nested_a_hundred_deep_with_a_byte_order_mark_is_read(send: Any) -> None:
-    assert send(b"\xef\xbb\xbf" + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)[0] == 501
-    assert send(json.dumps("[" * 500).encode())[0] == 501
+    assert is_read(send(b"\xef\xbb\xbf" + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH))
+    assert is_read(send(json.dumps("[" * 500).encode()))

@@ -125,7 +125,7 @@ def test_a_replayed_assertion_is_401(behind_gateway: Api, current: SigningKey) -
 
 def test_an_assertion_may_post_lineage_and_no_more_unless_it_says_so(behind_gateway: Api, current: SigningKey) -> None:
     path = "/api/open/kpi/srcTableComplete"
-    for changes, status in (({}, 403), ({"scope": "arrivals:write"}, 501)):
+    for changes, status in (({}, 403), ({"scope": "arrivals:write"}, 400)):
         headers = {"X-Gateway-Assertion": current.sign(path=path, **changes)}
         assert behind_gateway.client.post(path, json={}, headers=headers).status_code == status
 
@@ -172,4 +172,5 @@ def test_every_path_of_the_systems_asks_for_its_scope(api: Api, method: str, pat
 
     assert status() == 401
     assert status("webhooks:write") == 403
-    assert status(scope) == 501
+    # what is here already asks for more than an empty body
+    assert status(scope) in (400, 501)

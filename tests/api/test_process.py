@@ -45,11 +45,15 @@ def key(env: dict[str, str]) -> str:
         engine.dispose()
 
 
-class Upload:
-    """A request that is in progress until its body is finished."""
+def connection_to(port: int) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
-    def __init__(self, port: int, key: str) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+class Upload:
+    """A request that is in progress until its body is finished; closed with the stack, whatever becomes of it."""
+
+    def __init__(self, port: int, key: str, stack: contextlib.ExitStack) -> None:
+        self.connection = stack.enter_context(contextlib.closing(connection_to(port)))
         self.connection.putrequest("POST", PATH)
         self.connection.putheader("Authorization", f"Bearer {key}")
         self.connection.putheader("Content-Length", "4")
@@ -65,7 +69,6 @@ class Upload:
     def answer(self) -> tuple[int, dict[str, str], str | None]:
         response = self.connection.getresponse()
         body = json.loads(response.read())
-        self.connection.close()
         return response.status, body, response.headers["connection"]
 
 
@@ -149,7 +152,8 @@ def test_a_small_gzip_bomb_is_413_without_memory_growth(env: dict[str, str], key
         assert answer.status_code == 413
 
 
-@pytest.mark.parametrize("database_url", STORES, indirect=True)
+# how MariaDB refuses a second row is tested on its own; what two processes add to it is the same as on MySQL
+@pytest.mark.parametrize("database_url", STORES[:2], indirect=True)
 def test_of_two_processes_that_get_one_assertion_exactly_one_accepts_it(env: dict[str, str], tmp_path: Path) -> None:
     signing = SigningKey("2026-11", tmp_path)
     env |= {
@@ -194,11 +198,11 @@ def test_no_secret_appears_in_the_logs(env: dict[str, str], key: str, tmp_path: 
 
 
 def test_sigterm_finishes_what_runs_refuses_what_comes_and_exits_0(env: dict[str, str], key: str) -> None:
-    with process(env) as api:
-        kept_alive = http.client.HTTPConnection("127.0.0.1", api.port, timeout=30)
+    with process(env) as api, contextlib.ExitStack() as stack:
+        kept_alive = stack.enter_context(contextlib.closing(connection_to(api.port)))
         kept_alive.request("GET", "/healthz")
         kept_alive.getresponse().read()
-        upload = Upload(api.port, key)
+        upload = Upload(api.port, key, stack)
         api.terminate()
         wait_until_refused(api.port)
         kept_alive.request("POST", PATH, body="{}", headers={"Authorization": key})
@@ -206,7 +210,6 @@ def test_sigterm_finishes_what_runs_refuses_what_comes_and_exits_0(env: dict[str
         assert late.status == 503
         assert late.headers["connection"] == "close"
         assert json.loads(late.read())["status"] == "unavailable"
-        kept_alive.close()
         upload.finish()
         assert upload.answer()[0] == 400
         started = time.monotonic()
@@ -215,8 +218,8 @@ def test_sigterm_finishes_what_runs_refuses_what_comes_and_exits_0(env: dict[str
 
 
 def test_sigterm_answers_503_to_what_outlasts_the_grace_and_exits_0(env: dict[str, str], key: str) -> None:
-    with process(env) as api:
-        uploads = [Upload(api.port, key) for _ in range(3)]
+    with process(env) as api, contextlib.ExitStack() as stack:
+        uploads = [Upload(api.port, key, stack) for _ in range(3)]
         started = time.monotonic()
         api.terminate()
         for upload in uploads:

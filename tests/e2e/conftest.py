@@ -1,7 +1,6 @@
 """Running platforms for end-to-end tests: embedded and on the real servers, shared by tests that do not end them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import URL
@@ -54,9 +53,3 @@ def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def lives(tmp_path_factory: pytest.TempPathFactory) -> Lives:
     folder = tmp_path_factory.mktemp("lives")
     return live(folder / "home", copy_with_probes(folder / "tree"), folder / "dagster.yaml")
-
-
-@pytest.fixture
-def own_home(tmp_path: Path) -> Path:
-    """A home for a platform that the test itself starts and ends."""
-    return tmp_path / "home"

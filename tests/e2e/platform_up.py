@@ -1,13 +1,15 @@
 """A real `platform up` under test: started, asked over HTTP and GraphQL, stopped, and searched for leftovers."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -19,10 +21,11 @@ SELECTOR = {"repositoryName": "__repository__", "repositoryLocationName": LOCATI
 START_S = 120
 
 
-def free_port() -> int:
-    from platform_defs.supervisor.ports import free_port
-
-    return free_port("127.0.0.1")
+def free_ports(count: int) -> list[int]:
+    """Different ones: a port that is given back before the next is asked for may be given out again."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 class PlatformUp:
@@ -32,8 +35,9 @@ class PlatformUp:
         self.lines: list[str] = []
         self.environment = os.environ | {"PLATFORM_HOME": str(home), **(environment or {})}
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        api, ui = free_ports(2)
         self.process = subprocess.Popen(
-            [*PLATFORM, "up", "--api-port", str(free_port()), "--ui-port", str(free_port())],
+            [*PLATFORM, "up", "--api-port", str(api), "--ui-port", str(ui)],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -50,13 +54,17 @@ class PlatformUp:
 
     # -- what it says -----------------------------------------------------------------------------------------------
 
-    def until_ready(self) -> "PlatformUp":
+    def until_ready(self) -> Self:
         def look() -> bool:
             assert self.process.poll() is None, "\n".join(self.lines[-30:])
             # by what it says: the file alone may be one that a killed platform left
             return any("Ready in" in line for line in self.lines)
 
-        until("the platform to be ready", look, START_S)
+        try:
+            until("the platform to be ready", look, START_S)
+        except BaseException:
+            self.end()  # what it leaves open would fail another test
+            raise
         return self
 
     @property

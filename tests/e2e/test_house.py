@@ -1,13 +1,11 @@
 """The house stands: what a newcomer sees after `platform up`, and that nothing is left after it."""
 
-import signal
-from pathlib import Path
-
 import httpx
+import pytest
 
-from tests.e2e.platform_up import LOCATION, PlatformUp, processes_of
+from tests.e2e.lives import Lives
+from tests.e2e.platform_up import LOCATION, PlatformUp
 from tests.lineage_events import run_event
-from tests.supervisor.running import until
 
 
 def test_the_platform_says_that_it_is_ready(platform: PlatformUp) -> None:
@@ -58,12 +56,8 @@ def test_the_demo_key_opens_the_front_door_of_the_lineage_sink(platform: Platfor
     assert (answer.json()["status"], answer.json()["tenantId"]) == ("accepted", 1)
 
 
-def test_neither_ctrl_c_nor_a_killed_supervisor_leaves_a_process_or_blocks_the_next_start(own_home: Path) -> None:
-    killed = PlatformUp(own_home).until_ready()
-    assert len(killed.processes()) >= 6
-    killed.stop(signal.SIGKILL)
-    until("all its processes to end", lambda: not processes_of(own_home))
-    again = PlatformUp(own_home).until_ready()
-    again.stop(signal.SIGINT, seconds=10)
-    assert processes_of(own_home) == []
-    assert not [name for name in ("up.json", "up.lock", "runner.sock") if (own_home / name).exists()]
+@pytest.mark.needs("time")
+def test_neither_ctrl_c_nor_a_killed_supervisor_leaves_a_process_or_blocks_the_next_start(lives: Lives) -> None:
+    assert lives.processes_of_the_killed >= 6
+    assert lives.left_processes == []
+    assert lives.left_files == []

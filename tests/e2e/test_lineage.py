@@ -4,6 +4,7 @@ import asyncio
 import csv
 import json
 import random
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from sqlalchemy.engine import URL
 from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
+from platform_defs.cli import main
 from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.open import open_graph
 from platform_defs.lineage.commit import EmbeddedCommitter
@@ -39,7 +41,7 @@ from platform_defs.lineage.recovery import recover
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
-from platform_defs.store.lineage import lineage_events
+from platform_defs.store.lineage import lineage_dead_letter, lineage_events
 from platform_defs.stores import upgrade
 from tests.api.served import environment, platform
 from tests.conftest import dropped_databases, new_database
@@ -49,30 +51,50 @@ from tests.lineage_events import run_event
 from tests.needs import require
 
 PATH = "/api/openlineage"
+Command = Callable[..., tuple[int, str]]
 BACKENDS = (
     pytest.param("embedded"),
     pytest.param("servers", marks=pytest.mark.needs("mysql", "neo4j")),
 )
 EVENTS = 2000
-CLIENTS = 16
+CLIENTS = 48
 # stock clients give up here
 ANSWER_S = 5.0
 
 
 @dataclass
-class Place:
-    """A database and a graph with one tenant, its key, and the API process that is running on them."""
+class Host:
+    """A database and a graph, and the API process that is running on them."""
 
     environment: dict[str, str]
     engine: Engine
     graph_url: str
+    process: Serving
+
+
+@dataclass(frozen=True)
+class Place:
+    """One tenant on a host, and its key: a host serves many tests, each as a tenant of its own."""
+
+    host: Host
     tenant: Tenant
     key: str
-    process: Serving
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.host.environment
+
+    @property
+    def engine(self) -> Engine:
+        return self.host.engine
+
+    @property
+    def url(self) -> str:
+        return self.host.process.url
 
     @contextmanager
     def graph(self) -> Iterator[Any]:
-        opened = open_graph(Settings(graph_url=self.graph_url), self.engine)
+        opened = open_graph(Settings(graph_url=self.host.graph_url), self.engine)
         try:
             yield opened
         finally:
@@ -83,8 +105,9 @@ class Place:
             return list(graph_lines(graph.for_tenant(self.tenant.id)))
 
     def rows(self) -> int:
+        mine = select(func.count()).select_from(lineage_events).where(lineage_events.c.tenant_id == self.tenant.id)
         with self.engine.connect() as connection:
-            return int(connection.execute(select(func.count()).select_from(lineage_events)).scalar_one())
+            return int(connection.execute(mine).scalar_one())
 
     def recover(self) -> None:
         with self.graph() as graph:
@@ -92,37 +115,54 @@ class Place:
 
 
 @contextmanager
-def place(
-    url: URL, home: Path, graph_url: str = "embedded", *, seen_as: dict[str, str] | None = None
-) -> Iterator[Place]:
+def host(url: URL, home: Path, graph_url: str = "embedded", *, seen_as: dict[str, str] | None = None) -> Iterator[Host]:
     """`seen_as`: settings by which the API alone sees the stores."""
     env = environment(url, home, graph_url=graph_url)
     upgrade(Settings(home=home, db_url=url.render_as_string(hide_password=False), graph_url=graph_url))
+    engine = open_engine(url)
+    try:
+        found = Host(env, engine, graph_url, Serving(env | (seen_as or {}), home))
+        try:
+            yield found
+        finally:
+            found.process.stop()
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def place(host: Host) -> Iterator[Place]:
     number = random.SystemRandom().randrange(10**6, 10**12)
     tenant = Tenant(number, f"t{number}", f"Tenant {number}")
-    engine = open_engine(url)
-    add_tenant(engine, tenant)
-    key = issue_key(engine, "spark", {"lineage:write"}, source_type=SourceType.COMPUTE, tenant_id=tenant.id)
-    found = Place(env, engine, graph_url, tenant, key, Serving(env | (seen_as or {}), home))
+    add_tenant(host.engine, tenant)
+    key = issue_key(host.engine, "spark", {"lineage:write"}, source_type=SourceType.COMPUTE, tenant_id=tenant.id)
+    found = Place(host, tenant, key)
     try:
         yield found
     finally:
-        found.process.stop()
         with found.graph() as graph:
             graph.for_tenant(tenant.id).clear()
-        found.engine.dispose()
+        with host.engine.begin() as connection:
+            connection.execute(lineage_dead_letter.delete())
 
 
-@pytest.fixture(params=BACKENDS)
-def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+@pytest.fixture(scope="module", params=BACKENDS)
+def shared_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    home = tmp_path_factory.mktemp("sink")
     store = "sqlite" if request.param == "embedded" else "mysql"
-    url, names = new_database(store, tmp_path)
+    url, names = new_database(store, home)
     graph_url = "embedded" if request.param == "embedded" else require("neo4j")
     try:
-        with place(url, tmp_path, graph_url) as found:
+        with host(url, home, graph_url) as found:
             yield found
     finally:
         dropped_databases(store, names)
+
+
+@pytest.fixture
+def sink(shared_host: Host) -> Iterator[Place]:
+    with place(shared_host) as found:
+        yield found
 
 
 # -- stock clients --------------------------------------------------------------------------------------------------
@@ -147,7 +187,7 @@ def stock_events() -> list[RunEvent]:
 
 def options(sink: Place, compression: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "url": sink.process.url,
+        "url": sink.url,
         "endpoint": "api/openlineage",
         "auth": {"type": "api_key", "apiKey": sink.key},
     }
@@ -202,8 +242,12 @@ def test_the_corpus_of_real_events_lands_once_however_often_it_is_sent(sink: Pla
 
     def send() -> dict[str, httpx.Response]:
         headers = {"Authorization": f"Bearer {sink.key}"}
-        with httpx.Client(base_url=sink.process.url, trust_env=False, timeout=30, headers=headers) as client:
-            return {name: client.post(PATH, json=event) for name, _, event in events}
+        with (
+            httpx.Client(base_url=sink.url, trust_env=False, timeout=30, headers=headers) as client,
+            ThreadPoolExecutor(8) as pool,
+        ):
+            answers = pool.map(lambda event: client.post(PATH, json=event), [event for _, _, event in events])
+            return dict(zip([name for name, _, _ in events], answers, strict=True))
 
     answers = send()
     failed = {name: answer.text for name, answer in answers.items() if answer.status_code >= 500}
@@ -316,10 +360,10 @@ def test_an_api_that_is_killed_mid_load_loses_nothing_it_acknowledged(sink: Plac
     events = load()
 
     def kill_and_restart() -> None:
-        sink.process.kill()
-        sink.process = Serving(sink.environment, tmp_path)
+        sink.host.process.kill()
+        sink.host.process = Serving(sink.environment, tmp_path)
 
-    sent = send_all(lambda: sink.process.url, sink.key, events, {500: kill_and_restart, 1200: kill_and_restart})
+    sent = send_all(lambda: sink.url, sink.key, events, {500: kill_and_restart, 1200: kill_and_restart})
     assert sent.accepted == EVENTS
     assert sent.slowest < ANSWER_S
     assert sink.rows() == EVENTS
@@ -332,7 +376,7 @@ def test_two_processes_that_get_the_same_events_store_and_count_each_once(sink: 
     second = Serving(sink.environment, tmp_path)
     try:
         with ThreadPoolExecutor(2) as pool:
-            sent = list(pool.map(lambda api: send_all(lambda: api.url, sink.key, events, {}), (sink.process, second)))
+            sent = list(pool.map(lambda api: send_all(lambda: api.url, sink.key, events, {}), (sink, second)))
     finally:
         second.stop()
     assert [one.accepted for one in sent] == [300, 300]
@@ -357,7 +401,7 @@ def test_a_server_that_goes_away_mid_load_and_comes_back_leaves_both_stores_whol
                 "PLATFORM_DB_URL": url.set(host="127.0.0.1", port=database_cable.port).render_as_string(False),
                 "PLATFORM_GRAPH_URL": f"bolt://127.0.0.1:{graph_cable.port}",
             }
-            with place(url, tmp_path, require("neo4j"), seen_as=seen_as) as sink:
+            with host(url, tmp_path, require("neo4j"), seen_as=seen_as) as own, place(own) as sink:
                 _lose_and_find(sink, graph_cable if lost == "graph" else database_cable, tmp_path)
     finally:
         dropped_databases("mysql", names)
@@ -371,7 +415,7 @@ def _lose_and_find(sink: Place, wire: Cable, tmp_path: Path) -> None:
         time.sleep(3)  # how long the server is gone, not a wait for a condition
         wire.mend()
 
-    sent = send_all(lambda: sink.process.url, sink.key, events, {400: away})
+    sent = send_all(lambda: sink.url, sink.key, events, {400: away})
     assert sent.accepted == EVENTS
     assert sent.refused > 0
     assert sent.slowest < ANSWER_S
@@ -380,11 +424,24 @@ def _lose_and_find(sink: Place, wire: Cable, tmp_path: Path) -> None:
     assert sink.lines() == clean_run(tmp_path, sink.tenant, events)
 
 
-def test_a_refused_event_can_be_listed_and_tried_again(sink: Place) -> None:
+@pytest.fixture
+def command(sink: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`platform …` on the sink's stores, in this process: its exit code and what it printed."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        for name, value in sink.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["platform", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), capsys.readouterr().out
+
+    return run
+
+
+def test_a_refused_event_can_be_listed_and_tried_again(sink: Place, command: Command) -> None:
     new = Tenant(sink.tenant.id + 1, f"n{sink.tenant.id}", "New")
-    issued = platform(
-        "keys", "issue", "gravitino", "--scopes", "lineage:write", "--source-type", "gravitino", env=sink.environment
-    )
+    _, key = command("keys", "issue", "gravitino", "--scopes", "lineage:write", "--source-type", "gravitino")
     event = {
         "eventTime": "2026-03-01T10:00:00Z",
         "eventType": "COMPLETE",
@@ -393,20 +450,17 @@ def test_a_refused_event_can_be_listed_and_tried_again(sink: Place) -> None:
         "job": {"namespace": f"gravitino://tenant/{new.id}", "name": "gravitino.create_schema"},
         "outputs": [{"namespace": f"gravitino://tenant/{new.id}/lake/hive", "name": "sales"}],
     }
-    headers = {"Authorization": f"Bearer {issued.stdout.strip()}"}
-    answer = httpx.post(sink.process.url + PATH, json=event, headers=headers, trust_env=False)
+    headers = {"Authorization": f"Bearer {key.strip()}"}
+    answer = httpx.post(sink.url + PATH, json=event, headers=headers, trust_env=False)
     assert answer.status_code == 400, answer.text
-    listed = platform("lineage", "dead-letters", "list", "--json", env=sink.environment)
-    (letter,) = [json.loads(line) for line in listed.stdout.splitlines()]
+    _, listed = command("lineage", "dead-letters", "list", "--json")
+    (letter,) = [json.loads(line) for line in listed.splitlines()]
     assert f"{new.id}" in letter["reason"]
-    retried = platform("lineage", "dead-letters", "retry", str(letter["id"]), env=sink.environment)
-    assert retried.returncode == 1
-    platform("tenants", "add", str(new.id), new.code, new.name, env=sink.environment)
+    assert command("lineage", "dead-letters", "retry", str(letter["id"]))[0] == 1
+    command("tenants", "add", str(new.id), new.code, new.name)
     assert find_tenant(sink.engine, new.id) == new
-    retried = platform("lineage", "dead-letters", "retry", "--all", env=sink.environment)
-    assert retried.returncode == 0, retried.stdout + retried.stderr
-    assert platform("lineage", "dead-letters", "list", env=sink.environment).stdout == ""
-    shown = platform("lineage", "graph", "--tenant", str(new.id), env=sink.environment).stdout
-    assert '"Schema"' in shown
+    assert command("lineage", "dead-letters", "retry", "--all")[0] == 0
+    assert command("lineage", "dead-letters", "list") == (0, "")
+    assert '"Schema"' in command("lineage", "graph", "--tenant", str(new.id))[1]
     with sink.graph() as graph:
         graph.for_tenant(new.id).clear()

@@ -2,13 +2,11 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine
 
 from platform_defs.dagster_storage.embedded import EmbeddedStorage
 from platform_defs.runner import work
@@ -16,70 +14,18 @@ from platform_defs.runner.child import PID_TAG, RUNNER_TAG
 from platform_defs.runner.process import ProcessId
 from platform_defs.runner.work import Status
 from platform_defs.store.engine import open_engine
-from tests.conftest import dropped_databases, new_database
-from tests.e2e.conftest import BACKENDS, server_environment
-from tests.e2e.platform_up import PlatformUp
-from tests.e2e.tree import copy_with_probes
+from tests.e2e.lives import Lives
+from tests.e2e.warm import Warm
 from tests.supervisor.running import until
 
 SLOTS = 8
+PARTITIONS = [f"{number:02d}" for number in range(20)]
 FINAL = ("SUCCESS", "FAILURE", "CANCELED")
 
 
-class Warm(PlatformUp):
-    """A platform on a copy of the code, with a view into its rows of work."""
-
-    tree: Path
-    engine: Engine
-
-    def hold(self, seconds: float) -> str:
-        return self.launch("holding", runConfigData={"ops": {"hold": {"config": {"seconds": seconds}}}})
-
-    def pid_of(self, run_id: str) -> int:
-        return int(until("the run to name its process", lambda: self.tags(run_id).get(PID_TAG)))
-
-    def tags(self, run_id: str) -> dict[str, str]:
-        return {tag["key"]: tag["value"] for tag in self.run(run_id)["tags"]}
-
-    def row(self, run_id: str) -> work.Work:
-        row = work.by_run(self.engine, run_id)
-        assert row is not None
-        return row
-
-    def until_closed(self, run_id: str, seconds: float) -> work.Work:
-        until(f"the row of {run_id} to be closed", lambda: self.row(run_id).status.is_final, seconds)
-        return self.row(run_id)
-
-    def messages(self, run_id: str) -> str:
-        return "\n".join(event.get("message", "") for event in self.run(run_id)["eventConnection"]["events"])
-
-    def reload(self) -> str:
-        answer: str = self.graphql(
-            """mutation { reloadRepositoryLocation(repositoryLocationName: "platform") { __typename
-                 ... on WorkspaceLocationEntry { locationOrLoadError { __typename } } } }"""
-        )["reloadRepositoryLocation"]["locationOrLoadError"]["__typename"]
-        return answer
-
-
-@pytest.fixture(scope="module", params=BACKENDS)
-def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    folder = tmp_path_factory.mktemp("warm")
-    tree = copy_with_probes(folder / "tree")
-    home = folder / "home"
-    store = "sqlite" if request.param == "embedded" else "mysql"
-    url, names = new_database(store, folder)
-    environment = {"PYTHONPATH": str(tree), "PLATFORM_DB_URL": url.render_as_string(hide_password=False)}
-    if store == "mysql":
-        environment |= server_environment(url)
-    up = Warm(home, environment, tree)
-    try:
-        up.until_ready()
-        up.tree, up.engine = tree, open_engine(url)
-        yield up
-        up.engine.dispose()
-    finally:
-        up.end()
-        dropped_databases(store, names)
+@pytest.fixture(scope="session")
+def warm(platform: Warm) -> Warm:
+    return platform
 
 
 def test_a_run_launched_in_the_ui_is_executed_by_the_runner_and_says_so(warm: Warm) -> None:
@@ -99,21 +45,6 @@ def test_the_selfcheck_command_writes_a_row_of_work_whose_run_the_ui_shows(warm:
     assert warm.row(run_id).result["selfcheck/graph"]["store"]
     assert warm.run(run_id)["status"] == "SUCCESS"
     assert RUNNER_TAG in warm.tags(run_id)
-
-
-@pytest.mark.needs("time")
-def test_a_backfill_of_twenty_partitions_goes_through_the_runner(warm: Warm) -> None:
-    keys = [f"{number:02d}" for number in range(20)]
-    backfill = warm.graphql(
-        """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
-             __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
-        params={"assetSelection": [{"path": ["selfcheck", "side_by_side"]}], "partitionNames": keys},
-    )["launchPartitionBackfill"]["backfillId"]
-    runs = _finished_runs(warm, {"key": "dagster/backfill", "value": backfill}, len(keys))
-    assert {run["status"] for run in runs} == {"SUCCESS"}
-    tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in runs]
-    assert sorted(tag["dagster/partition"] for tag in tags) == keys
-    assert all(RUNNER_TAG in tag for tag in tags)
 
 
 def test_twenty_runs_at_once_all_succeed_and_never_more_than_the_slots_at_a_time(warm: Warm) -> None:
@@ -246,21 +177,14 @@ def test_a_fork_server_that_is_killed_even_while_it_loads_is_replaced(warm: Warm
 
 
 @pytest.mark.needs("time")
-def test_a_run_that_a_stop_of_the_platform_ends_is_canceled_with_that_reason(own_home: Path, tmp_path: Path) -> None:
-    up = Warm(own_home, {"PYTHONPATH": str(copy_with_probes(tmp_path / "tree"))}, tmp_path / "tree").until_ready()
-    try:
-        assert isinstance(up, Warm)
-        run_id = up.hold(600)
-        up.until_status(run_id, "STARTED")
-    finally:
-        up.end()
-    engine = open_engine(f"sqlite:///{own_home}/platform.db")
-    row = work.by_run(engine, run_id)
+def test_a_run_that_a_stop_of_the_platform_ends_is_canceled_with_that_reason(lives: Lives) -> None:
+    engine = open_engine(f"sqlite:///{lives.home}/platform.db")
+    row = work.by_run(engine, lives.interrupted_run)
     engine.dispose()
     assert row is not None
     assert row.status is Status.CANCELED
-    events = EmbeddedStorage(str(own_home / "dagster" / "instance")).event_log_storage
-    assert "The runner was stopped" in str(events.get_logs_for_run(run_id))
+    events = EmbeddedStorage(str(lives.home / "dagster" / "instance")).event_log_storage
+    assert "The runner was stopped" in str(events.get_logs_for_run(lives.interrupted_run))
     events.dispose()
 
 
@@ -300,10 +224,22 @@ def _finished_runs(warm: Warm, tag: dict[str, str], count: int) -> list[dict[str
     return until("the runs to finish", look, 120) or []
 
 
+@pytest.fixture(scope="module")
+def backfill(warm: Warm) -> str:
+    """Asked for before the longest test: the daemon looks for backfills every 30 s, which that test need not wait."""
+    launched: str = warm.graphql(
+        """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+             __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
+        params={"assetSelection": [{"path": ["selfcheck", "side_by_side"]}], "partitionNames": PARTITIONS},
+    )["launchPartitionBackfill"]["backfillId"]
+    return launched
+
+
 @pytest.mark.needs("time")
+@pytest.mark.usefixtures("backfill")
 def test_two_hundred_runs_leave_nothing_behind_in_runner_and_fork_server(warm: Warm) -> None:
-    """On the servers fewer: what could leak there beside is the driver's, and a leak per run shows in sixty as well."""
-    count = 200 if warm.engine.dialect.name == "sqlite" else 60
+    """On the servers fewer: what could leak there beside is the driver's, and a leak per run shows in forty as well."""
+    count = 200 if warm.engine.dialect.name == "sqlite" else 40
     _selfchecks(warm, 2 * SLOTS)  # what is allocated once is allocated now
     runner = warm.up["pids"]["runner"]
     [server] = [pid for pid in _children(runner) if "zygote" in Path(f"/proc/{pid}/cmdline").read_text()]
@@ -315,6 +251,15 @@ def test_two_hundred_runs_leave_nothing_behind_in_runner_and_fork_server(warm: W
         until(f"the files of {pid} to be closed", lambda pid=pid: len(os.listdir(f"/proc/{pid}/fd")) <= files[pid])
     until("the last children to be reaped", lambda: _children(server) == [])
     assert _children(runner) == [server]
+
+
+@pytest.mark.needs("time")
+def test_a_backfill_of_twenty_partitions_goes_through_the_runner(warm: Warm, backfill: str) -> None:
+    runs = _finished_runs(warm, {"key": "dagster/backfill", "value": backfill}, len(PARTITIONS))
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+    tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in runs]
+    assert sorted(tag["dagster/partition"] for tag in tags) == PARTITIONS
+    assert all(RUNNER_TAG in tag for tag in tags)
 
 
 def _selfchecks(warm: Warm, count: int) -> None:
@@ -334,17 +279,7 @@ def _memory_kib(pid: int) -> int:
 
 
 @pytest.mark.needs("time")
-def test_with_another_launcher_configured_rows_of_work_become_its_runs(own_home: Path, tmp_path: Path) -> None:
-    config = tmp_path / "dagster.yaml"
-    config.write_text("run_launcher: {module: dagster, class: DefaultRunLauncher}\n")
-    up = PlatformUp(own_home, {"PLATFORM_DAGSTER_CONFIG": str(config)}).until_ready()
-    try:
-        assert "runner" not in up.up["pids"]
-        engine = open_engine(f"sqlite:///{own_home}/platform.db")
-        row = work.enqueue(engine, "selfcheck", {})
-        done = work.wait(engine, row.id, 90)
-        engine.dispose()
-        assert done.status is Status.SUCCEEDED
-        assert up.run(done.run_id)["status"] == "SUCCESS"
-    finally:
-        up.end()
+def test_with_another_launcher_configured_rows_of_work_become_its_runs(lives: Lives) -> None:
+    assert "runner" not in lives.parts_with_another_launcher
+    assert lives.handed_over.status is Status.SUCCEEDED
+    assert lives.handed_over_status == "SUCCESS"

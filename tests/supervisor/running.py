@@ -1,5 +1,6 @@
 """A supervisor under test in a process of its own, and ways to wait for what it does."""
 
+import contextlib
 import json
 import os
 import signal
@@ -103,7 +104,8 @@ class Running:
             self.process.kill()
         self.process.wait()
         for pid in processes_of(self.home):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()

@@ -66,17 +66,24 @@ class _Asked:
     def __init__(self, state: State) -> None:
         self._state = state
         self.needs = Needs()
+        # a group names the same few assets hundreds of times: what was asked for them, and for all above them, is kept
+        self._loaded: set[str] = set()
+        self._revivable: set[str] = set()
+        self._constant_names: dict[str, list[Ref]] = {}
 
     def names(self, ref: Ref, at: Stamp) -> list[Ref]:
         """The names under which what was called so may be remembered, all of them loaded with what is above them."""
-        found = dict.fromkeys(self._names(ref, at))
+        known = self._constant_names.get(ref.id)
+        if known is not None:
+            return known
+        renamed = self._was_renamed(ref) or (ref.kind == "column" and self._was_renamed(ref.parent))
+        found = list(dict.fromkeys(self._names(ref, at))) if renamed else [ref]
         for one in found:
             self._load(one)
-            for above in path(one):
-                # may come to life, and then so do its edges
-                if self._is_tombstone(above):
-                    self._surround(above.id)
-        return list(found)
+            self._revive(one)
+        if not renamed:
+            self._constant_names[ref.id] = found
+        return found
 
     def family(self, ref: Ref) -> None:
         """The asset with everything below it and all their edges."""
@@ -125,8 +132,11 @@ class _Asked:
 
     def ends(self) -> None:
         """Whether an edge stands depends on both of its ends; and a node depends on what is above it."""
+        nodes, tenant = self._state.nodes, self._state.tenant
         for key in (*self._state.edges, *self._state.derived):
-            self.needs.ids.update({key.from_id, key.to_id} - {self._state.tenant} - self._state.nodes.keys())
+            for end in (key.from_id, key.to_id):
+                if end != tenant and end not in nodes:
+                    self.needs.ids.add(end)
         for node in self._state.nodes.values():
             if node is not None and node.ref is not None and node.ref.parent is not None:
                 self._load(node.ref.parent)
@@ -147,8 +157,26 @@ class _Asked:
             if node is not None:
                 starts += [new for stamp, new in node.renames.items() if stamp > at]
 
+    def _was_renamed(self, ref: Ref | None) -> bool:
+        node = None if ref is None else self._state.nodes.get(ref.id)
+        return node is not None and bool(node.renames)
+
     def _load(self, ref: Ref) -> None:
-        self.needs.ids.update({one.id for one in path(ref)} - self._state.nodes.keys())
+        for one in path(ref):
+            if one.id in self._loaded:
+                return
+            self._loaded.add(one.id)
+            if one.id not in self._state.nodes:
+                self.needs.ids.add(one.id)
+
+    def _revive(self, ref: Ref) -> None:
+        """What is gone may come to life, and then so do its edges."""
+        for one in path(ref):
+            if one.id in self._revivable:
+                return
+            self._revivable.add(one.id)
+            if self._is_tombstone(one):
+                self._surround(one.id)
 
     def _link(self, key: EdgeKey) -> None:
         known = key.from_id in self._state.surrounded or key.to_id in self._state.surrounded

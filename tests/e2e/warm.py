@@ -1,0 +1,50 @@
+"""A platform under test on a copy of its code with the probe jobs, and a view into its rows of work."""
+
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from platform_defs.runner import work
+from platform_defs.runner.child import PID_TAG
+from platform_defs.store.engine import open_engine
+from tests.e2e.platform_up import PlatformUp
+from tests.supervisor.running import until
+
+
+class Warm(PlatformUp):
+    def __init__(self, home: Path, tree: Path, environment: dict[str, str] | None = None) -> None:
+        super().__init__(home, {"PYTHONPATH": str(tree), **(environment or {})}, tree)
+        self.tree = tree
+        self.engine: Engine = open_engine(self.environment.get("PLATFORM_DB_URL", f"sqlite:///{home}/platform.db"))
+
+    def hold(self, seconds: float) -> str:
+        return self.launch("holding", runConfigData={"ops": {"hold": {"config": {"seconds": seconds}}}})
+
+    def pid_of(self, run_id: str) -> int:
+        return int(until("the run to name its process", lambda: self.tags(run_id).get(PID_TAG)))
+
+    def tags(self, run_id: str) -> dict[str, str]:
+        return {tag["key"]: tag["value"] for tag in self.run(run_id)["tags"]}
+
+    def row(self, run_id: str) -> work.Work:
+        row = work.by_run(self.engine, run_id)
+        assert row is not None
+        return row
+
+    def until_closed(self, run_id: str, seconds: float) -> work.Work:
+        until(f"the row of {run_id} to be closed", lambda: self.row(run_id).status.is_final, seconds)
+        return self.row(run_id)
+
+    def messages(self, run_id: str) -> str:
+        return "\n".join(event.get("message", "") for event in self.run(run_id)["eventConnection"]["events"])
+
+    def reload(self) -> str:
+        answer: str = self.graphql(
+            """mutation { reloadRepositoryLocation(repositoryLocationName: "platform") { __typename
+                 ... on WorkspaceLocationEntry { locationOrLoadError { __typename } } } }"""
+        )["reloadRepositoryLocation"]["locationOrLoadError"]["__typename"]
+        return answer
+
+    def _close(self) -> None:
+        super()._close()
+        self.engine.dispose()
