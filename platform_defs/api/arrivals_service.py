@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from platform_defs.api.threads import off_loop
 from platform_defs.arrivals import intake, recovery, tasks
 from platform_defs.arrivals.intake import Arrival, Outcome
-from platform_defs.arrivals.tasks import Task
+from platform_defs.arrivals.tasks import Task, TaskStatus
 from platform_defs.arrivals.webhooks.sender import open_sender
 from platform_defs.errors import PlatformError
 from platform_defs.runner import work
@@ -39,7 +39,7 @@ LONG_S = 5.0
 # A task whose process died is closed by whoever looks first; the sensor looks too, but not as often.
 SETTLE_EVERY_S = 1.0
 # Arrivals within this time are reported to Dagster together.
-REPORT_EVERY_S = 2.0
+REPORT_EVERY_S = 5.0
 # Less urgent than anything somebody waits for.
 REPORT_PRIORITY = 200
 
@@ -93,7 +93,7 @@ class ArrivalService:
         try:
             await asyncio.wait(futures.values(), timeout=seconds)
         finally:
-            self._forget(futures)
+            self._forget(list(futures.values()))
         found = {task_id: future.result() for task_id, future in futures.items() if future.done()}
         return {task_id: task for task_id, task in found.items() if task is not None}
 
@@ -126,26 +126,32 @@ class ArrivalService:
                 log.warning("the task log cannot be read; looking again", exc_info=True)
                 found = {}
             for task_id, task in found.items():
-                for waiter in self._waiting.get(task_id, []):
-                    if not waiter.future.done():
+                for waiter in self._waiting.pop(task_id, []):
+                    if isinstance(task, int):
+                        self._waiting.setdefault(task, []).append(waiter)
+                    elif not waiter.future.done():
                         waiter.future.set_result(task)
             since = max((waiter.since for waiters in self._waiting.values() for waiter in waiters), default=0.0)
             await asyncio.sleep(LOOK_S if time.monotonic() - since < LONG_S else LOOK_WHEN_LONG_S)
 
-    def _look(self) -> dict[int, Task]:
+    def _look(self) -> Mapping[int, Task | int]:
+        """What became of those waited for: the task as it ended, or the one that makes it again."""
         if time.monotonic() - self._settled_at > SETTLE_EVERY_S:
             self._settled_at = time.monotonic()
             if recovery.settle(self._engine, queue, datetime.now(UTC)).begun:
                 wake(self._home)
-        return tasks.ended(self._engine, list(self._waiting))
+        ended = tasks.ended(self._engine, list(self._waiting))
+        failed = [task for task in ended.values() if task.status is TaskStatus.FAILED]
+        return ended | tasks.successors(self._engine, failed)
 
-    def _forget(self, futures: dict[int, asyncio.Future[Task | None]]) -> None:
-        for task_id, future in futures.items():
-            left = [waiter for waiter in self._waiting.get(task_id, []) if waiter.future is not future]
+    def _forget(self, futures: Sequence[asyncio.Future[Task | None]]) -> None:
+        forgotten = {id(future) for future in futures}
+        for task_id, waiters in list(self._waiting.items()):
+            left = [waiter for waiter in waiters if id(waiter.future) not in forgotten]
             if left:
                 self._waiting[task_id] = left
             else:
-                self._waiting.pop(task_id, None)
+                del self._waiting[task_id]
 
     # -- reporting --------------------------------------------------------------------------------------------------
 
@@ -156,7 +162,10 @@ class ArrivalService:
                 return
             self._unreported.clear()
             try:
-                work.enqueue(self._engine, ARRIVAL_REPORT, {}, priority=REPORT_PRIORITY)
+                # one for all processes; what comes after it was executed is the sensor's, which looks as often
+                interval = int(time.time() // REPORT_EVERY_S)
+                key = f"{ARRIVAL_REPORT}:{interval}"
+                work.enqueue(self._engine, ARRIVAL_REPORT, {}, key=key, priority=REPORT_PRIORITY)
                 wake(self._home)
             except (PlatformError, SQLAlchemyError):
                 log.warning("arrivals wait for the sensor to be reported", exc_info=True)

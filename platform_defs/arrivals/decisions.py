@@ -50,21 +50,11 @@ def verdict(standing: Standing) -> Verdict:
     return Verdict.CURRENT if standing.arrived == standing.read else Verdict.DUE
 
 
-def arrived_as(standing: Standing) -> dict[str, str]:
-    """Under which name each dependency is to be read; one that has not arrived is absent."""
-    found = {}
-    for dependency in standing.depends_on:
-        name = next((name for name in names_of(dependency, standing.op_time) if name in standing.arrived), None)
-        if name is not None:
-            found[dependency] = name
-    return found
-
-
-def next_arrival(now: datetime, stored: datetime | None) -> datetime:
+def next_arrival(now: datetime, *, taken: bool) -> datetime:
     """A version that differs from the stored one, also for two arrivals within one tick of the clock."""
-    return now if stored != now else now.replace(microsecond=(now.microsecond + 1) % 1_000_000)
+    return now.replace(microsecond=(now.microsecond + 1) % 1_000_000) if taken else now
 
 
 def starts_again(*, canceled_by_operator: bool, attempt: int) -> bool:
-    """Whether an execution whose process died is made once more."""
-    return not canceled_by_operator and attempt < MAX_ATTEMPTS
+    """Whether an execution whose process died is made once more, as this attempt."""
+    return not canceled_by_operator and attempt <= MAX_ATTEMPTS

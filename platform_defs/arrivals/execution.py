@@ -7,7 +7,7 @@ values sees those of one execution, never a mixture.
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -40,13 +40,27 @@ class Counts:
 
 
 def compute(
-    engine: Engine, model: Model, op_time: str, arrived_as: Mapping[str, str], *, sources: Sources, timeout_s: float
+    engine: Engine,
+    model: Model,
+    op_time: str,
+    *,
+    sources: Sources,
+    timeout_s: float,
+    fence: Callable[[Connection], None] = lambda connection: None,
 ) -> Counts:
-    """Runs the query of a batch and replaces that batch's values; ModelFailed leaves the old ones in place."""
+    """Runs the query of a batch and replaces that batch's values; ModelFailed leaves the old ones in place.
+
+    `fence` is called last in the transaction that replaces them: it raises where the execution is no longer ours.
+    """
     with closing(_Spool()) as spool:
         with sources.reading(model.source, timeout_s) as reading:
-            counts = _read(reading, model, op_time, arrived_as, spool)
-        transact(engine, lambda connection: _replace(connection, model, op_time, spool))
+            counts = _read(reading, model, op_time, spool)
+
+        def replace(connection: Connection) -> None:
+            _replace(connection, model, op_time, spool)
+            fence(connection)
+
+        transact(engine, replace)
     return counts
 
 
@@ -76,8 +90,8 @@ class _Spool:
         self._connection.close()
 
 
-def _read(reading: Reading, model: Model, op_time: str, arrived_as: Mapping[str, str], spool: _Spool) -> Counts:
-    columns, rows = reading.rows(render(model, reading.dialect, arrived_as, op_time))
+def _read(reading: Reading, model: Model, op_time: str, spool: _Spool) -> Counts:
+    columns, rows = reading.rows(render(model, reading.dialect, op_time))
     kpi_ids = [kpi.kpi_id for kpi in model.kpis]
     dimension_at = _positions(columns, model.dimensions)
     kpi_at = _positions(columns, kpi_ids)

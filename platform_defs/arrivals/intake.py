@@ -11,9 +11,10 @@ from platform_defs.arrivals.decisions import Standing, Verdict, next_arrival, ve
 from platform_defs.arrivals.errors import InvalidArrival
 from platform_defs.arrivals.optime import normalised
 from platform_defs.arrivals.ports import Queue
-from platform_defs.arrivals.state import dependents
-from platform_defs.arrivals.tasks import Task, Trigger, decide, last_success, trigger
+from platform_defs.arrivals.state import dependents, standings
+from platform_defs.arrivals.tasks import Task, Trigger, begin_due, decide, last_success, trigger
 from platform_defs.store.arrivals import metrics_etl_log
+from platform_defs.store.engine import is_serial, read
 from platform_defs.store.upsert import upsert
 
 TABLE_LENGTH = 255
@@ -61,7 +62,22 @@ def arrive(engine: Engine, arrival: Arrival, queue: Queue) -> Outcome:
         found = dependents(connection, arrival.table, arrival.op_time)
         return _judge(connection, found, queue, now) if found else Outcome(depended_on=False)
 
-    return decide(engine, record)
+    outcome = decide(engine, record)
+    if outcome.waiting and not is_serial(engine):
+        _look_again(engine, outcome, arrival.op_time, queue)
+    return outcome
+
+
+def _look_again(engine: Engine, outcome: Outcome, op_time: str, queue: Queue) -> None:
+    """Two tables that arrive at the same moment do not see each other before both are committed: the later one does."""
+    batches = [(model_id, op_time) for model_id in outcome.waiting]
+    found = read(engine, lambda connection: standings(connection, batches))
+    ready = [(one.model_id, one.op_time) for one in found if verdict(one) not in (Verdict.WAITING, Verdict.UNPUBLISHED)]
+    if ready:
+        begun = begin_due(engine, ready, queue, Trigger.ARRIVAL, datetime.now(UTC))
+        outcome.begun.update({model_id: task_id for (model_id, _), task_id in begun.items()})
+        outcome.busy.extend(batch[0] for batch in ready if batch not in begun)
+        outcome.waiting[:] = [model_id for model_id in outcome.waiting if (model_id, op_time) not in ready]
 
 
 def _judge(connection: Connection, found: Sequence[Standing], queue: Queue, now: datetime) -> Outcome:
@@ -87,9 +103,10 @@ def _judge(connection: Connection, found: Sequence[Standing], queue: Queue, now:
 
 def _record(connection: Connection, arrival: Arrival, now: datetime) -> None:
     log = metrics_etl_log.c
-    query = select(log.arrival_time).where(log.table_name == arrival.table, log.op_time == arrival.op_time)
-    stored = connection.execute(query.with_for_update()).scalar_one_or_none()
-    row = {"table_name": arrival.table, "op_time": arrival.op_time, "arrival_time": next_arrival(now, stored)}
+    # compared by the database: what an ETL job wrote there need not be a time that we can read
+    query = select(log.arrival_time == now).where(log.table_name == arrival.table, log.op_time == arrival.op_time)
+    same = connection.execute(query.with_for_update()).scalar_one_or_none()
+    row = {"table_name": arrival.table, "op_time": arrival.op_time, "arrival_time": next_arrival(now, taken=bool(same))}
     upsert(connection, metrics_etl_log, [row], key=["table_name", "op_time"])
 
 

@@ -41,10 +41,13 @@ def met(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
 
 
 def rendered_name(name: ColumnElement[str], op_time: ColumnElement[str]) -> ColumnElement[str]:
-    """optime.rendered, in SQL."""
-    for word in ("yyyymmdd", "yyyymm", "yyyy"):
+    """optime.rendered, in SQL: a word that needs more digits than the batch has is hidden from the shorter words."""
+    hidden = {"yyyymmdd": "\x01", "yyyymm": "\x02", "yyyy": "\x03"}
+    for word, mark in hidden.items():
         digits = case(
-            (func.length(op_time) >= len(word), func.substr(op_time, 1, len(word))), else_=literal(word, String)
+            (func.length(op_time) >= len(word), func.substr(op_time, 1, len(word))), else_=literal(mark, String)
         )
         name = func.replace(name, word, digits)
+    for word, mark in hidden.items():
+        name = func.replace(name, mark, word)
     return name

@@ -51,4 +51,4 @@ def dependencies_met_by(table: str, op_time: str) -> list[str]:
             for word in _WORDS:
                 if len(op_time) >= len(word) and table.startswith(op_time[: len(word)], position):
                     spelled[position + len(word)].append(name + word)
-    return [name for name in dict.fromkeys(spelled[-1]) if rendered(name, op_time) == table]
+    return [name for name in dict.fromkeys([table, *spelled[-1]]) if table in names_of(name, op_time)]

@@ -13,7 +13,7 @@ from platform_defs.arrivals.met import rendered_name
 from platform_defs.arrivals.models import PUBLISHED
 from platform_defs.arrivals.ports import Queue
 from platform_defs.arrivals.state import standings
-from platform_defs.arrivals.tasks import Trigger, decide, trigger
+from platform_defs.arrivals.tasks import Trigger, begin_due, decide, trigger
 from platform_defs.store.arrivals import (
     metrics_etl_log,
     metrics_model,
@@ -25,6 +25,8 @@ from platform_defs.store.arrivals import (
 from platform_defs.store.engine import read
 from platform_defs.store.work import work
 
+# What one transaction of a sweep begins: a model of 5-minute batches has two thousand of them in a week.
+AT_ONCE = 200
 # The final states of a row of work, as the runner names them.
 _SUCCEEDED = "SUCCEEDED"
 _FAILED = "FAILED"
@@ -40,6 +42,8 @@ class Dead:
     attempt: int
     reason: str
     canceled_by_operator: bool = False
+    # ended because its runner was: that says nothing against the model, however often it happens
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,17 +58,10 @@ def sweep(engine: Engine, queue: Queue, lookback: timedelta, now: datetime) -> d
     if not candidates:
         return {}
     batches = sorted((row[0], row[1]) for row in candidates)
-
-    def begin(connection: Connection) -> dict[Batch, int]:
-        # once more, in the transaction that begins them: on SQLite the query compared texts, as ETL jobs spell them
-        due = [
-            (standing.model_id, standing.op_time)
-            for standing in standings(connection, batches)
-            if verdict(standing) is Verdict.DUE
-        ]
-        return trigger(connection, due, queue, Trigger.SENSOR, now) if due else {}
-
-    return decide(engine, begin)
+    begun: dict[Batch, int] = {}
+    for start in range(0, len(batches), AT_ONCE):
+        begun |= begin_due(engine, batches[start : start + AT_ONCE], queue, Trigger.SENSOR, now)
+    return begun
 
 
 def settle(engine: Engine, queue: Queue, now: datetime, others: Sequence[Dead] = ()) -> Swept:
@@ -78,8 +75,9 @@ def settle(engine: Engine, queue: Queue, now: datetime, others: Sequence[Dead] =
             found = standings(connection, [dead.batch])
             if not found or verdict(found[0]) is not Verdict.DUE:
                 return None
-            if starts_again(canceled_by_operator=dead.canceled_by_operator, attempt=dead.attempt):
-                begun = trigger(connection, [dead.batch], queue, Trigger.RECOVERY, now, attempt=dead.attempt + 1)
+            attempt = dead.attempt if dead.stopped else dead.attempt + 1
+            if starts_again(canceled_by_operator=dead.canceled_by_operator, attempt=attempt):
+                begun = trigger(connection, [dead.batch], queue, Trigger.RECOVERY, now, attempt=attempt)
                 return begun.get(dead.batch)
             tasks.remember(connection, dead.batch, found[0].arrived)
             return None
@@ -115,6 +113,7 @@ def dead_tasks(connection: Connection) -> list[Dead]:
             found.attempt,
             found.error or "its run ended without closing the task",
             canceled_by_operator=found.status == _CANCELED and found.cancel_requested_at is not None,
+            stopped=found.status == _CANCELED and found.cancel_requested_at is None,
         )
         for found in connection.execute(query)
     ]

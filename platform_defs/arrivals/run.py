@@ -4,15 +4,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from platform_defs.arrivals import tasks
 from platform_defs.arrivals.catalog import load_models
-from platform_defs.arrivals.decisions import arrived_as, missing
-from platform_defs.arrivals.errors import ArrivalsError, ModelFailed
+from platform_defs.arrivals.decisions import missing
+from platform_defs.arrivals.errors import ArrivalsError, InvalidArrival, ModelFailed
 from platform_defs.arrivals.execution import Counts, compute
+from platform_defs.arrivals.optime import normalised
 from platform_defs.arrivals.ports import Notify, Queue
 from platform_defs.arrivals.sources import Sources
-from platform_defs.arrivals.tasks import Begun, TaskStatus
+from platform_defs.arrivals.tasks import Begun, TakenOver, TaskStatus
+from platform_defs.logs import mask
 from platform_defs.store.engine import read
 
 
@@ -45,7 +48,17 @@ def run_triggered(house: House, model_id: str, op_time: str, work_id: int, run_i
 
 def run_by_operator(house: House, model_id: str, op_time: str, run_id: str) -> Ended:
     """An execution launched in the UI; raises AlreadyRunning beside another one."""
+    if op_time != normalised(op_time):
+        raise InvalidArrival("opTime", f"expected {normalised(op_time)}, as arrivals are recorded")
     return _run(house, tasks.begin_by_operator(house.engine, model_id, op_time, run_id, datetime.now(UTC)))
+
+
+def described(error: Exception) -> str:
+    """One line without what SQLAlchemy adds: the statement and its parameters are nobody's business outside."""
+    if isinstance(error, ArrivalsError):
+        return str(error)
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return mask(f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no reason given'}")
 
 
 def _run(house: House, begun: Begun) -> Ended:
@@ -56,13 +69,15 @@ def _run(house: House, begun: Begun) -> Ended:
             house.engine,
             model,
             standing.op_time,
-            arrived_as(standing),
             sources=house.sources,
             timeout_s=house.timeout_s,
+            fence=lambda connection: tasks.fence(connection, begun),
         )
+    except TakenOver:
+        raise
     # not BaseException: a run that is told to end leaves its task to the recovery, which knows who wanted the end
     except Exception as error:
-        message = str(error) if isinstance(error, ArrivalsError) else f"{type(error).__name__}: {error}"
+        message = described(error)
         tasks.finish(house.engine, begun, TaskStatus.FAILED, house.queue, house.notify, message=message)
         raise ModelFailed(message) from error
     following = tasks.finish(

@@ -108,14 +108,14 @@ def check_expression(expression: str) -> None:
     _in_either(check)
 
 
-def render(model: Model, dialect: Dialect, arrived_as: Mapping[str, str], op_time: str) -> Query:
-    """The query of a batch: placeholders filled in, dependencies under the names by which they arrived."""
+def render(model: Model, dialect: Dialect, op_time: str) -> Query:
+    """The query of a batch: placeholders filled in, also those in the names of tables."""
     try:
         expanded = _expanded(model.sql, model.dimensions, model.kpis, dialect)
         statement = _parsed(expanded, dialect)
     except InvalidSql as error:
         raise ModelFailed(f"the SQL of the model: {error}") from None
-    names = {table: arrived_as.get(table, rendered(table, op_time)) for table in model.depends_on}
+    names = {table: rendered(table, op_time) for table in model.depends_on}
     bound = "%(op_time)s" if dialect == "mysql" else ":op_time"
     edits = [_Edit(start, start + len(_MARK) + 1, bound) for start in expanded.marks]
     edits += _renamed(statement, names)

@@ -1,5 +1,6 @@
 """Loads what the decisions are made over: three queries for any number of models and batches."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from platform_defs.store.arrivals import (
 )
 
 CHUNK = 500
+log = logging.getLogger(__name__)
 
 
 def dependents(connection: Connection, table: str, op_time: str) -> list[Standing]:
@@ -85,9 +87,15 @@ def _dependencies(connection: Connection, which: ColumnElement[bool]) -> dict[st
 
 
 def _arrivals(connection: Connection, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], datetime]:
-    log = metrics_etl_log.c
-    query = select(log.table_name, log.op_time, log.arrival_time).where(among(log.table_name, log.op_time, wanted))
-    return {(table, op_time): arrival for table, op_time, arrival in connection.execute(query)}
+    row = metrics_etl_log.c
+    query = select(row.table_name, row.op_time, row.arrival_time).where(among(row.table_name, row.op_time, wanted))
+    found = {}
+    for table, op_time, arrival in connection.execute(query):
+        if arrival is None:
+            log.warning("the arrival_time of %s for %s is no time: taken as not arrived", table, op_time)
+        else:
+            found[table, op_time] = arrival
+    return found
 
 
 def _inputs(connection: Connection, batches: Iterable[Batch]) -> dict[Batch, dict[str, datetime]]:

@@ -60,6 +60,10 @@ class Begun:
     standing: Standing
 
 
+class TakenOver(ArrivalsError):
+    """The execution was closed by somebody else: nothing that it still does may count."""
+
+
 class Contended(ArrivalsError):
     """Two began the same batch at the same moment: the later one looks again and finds it running."""
 
@@ -115,6 +119,17 @@ def trigger(
     return begun
 
 
+def begin_due(engine: Engine, batches: Sequence[Batch], queue: Queue, why: Trigger, now: datetime) -> dict[Batch, int]:
+    """Judges the batches in the transaction that begins those that are due."""
+
+    def judge(connection: Connection) -> dict[Batch, int]:
+        found = standings(connection, batches)
+        due = [(one.model_id, one.op_time) for one in found if verdict(one) is Verdict.DUE]
+        return trigger(connection, due, queue, why, now) if due else {}
+
+    return decide(engine, judge)
+
+
 def begin(engine: Engine, batch: Batch, work_id: int, run_id: str, now: datetime) -> Begun:
     """Called by the run of a row of work: reads the versions that this execution will have seen."""
 
@@ -123,6 +138,8 @@ def begin(engine: Engine, batch: Batch, work_id: int, run_id: str, now: datetime
         task = connection.execute(select(metrics_task_log).where(metrics_task_log.c.id == running)).one_or_none()
         if task is None or task.work_id != work_id:
             raise ModelFailed(f"work {work_id} has no execution to make: it was closed meanwhile")
+        if task.versions is not None and task.run_id != run_id:
+            raise AlreadyRunning  # a second run of the same row
         return _read_versions(connection, task, run_id, now)
 
     return transact(engine, note)
@@ -166,7 +183,7 @@ def finish(
 ) -> int | None:
     """Closes the execution, writes its deliveries, and begins the next one if a table arrived meanwhile.
 
-    Returns the task of the next one. A row that was closed by somebody else, who took us for dead, stays as it is.
+    Returns the task of the next one. Raises TakenOver where somebody else, who took us for dead, closed it before.
     """
     batch = (begun.standing.model_id, begun.standing.op_time)
     ended = {
@@ -177,8 +194,7 @@ def finish(
     }
 
     def close(connection: Connection) -> int | None:
-        if _lock(connection, [batch]).get(batch) != begun.task_id:
-            return None
+        fence(connection, begun)
         now = datetime.now(UTC)
         _close(connection, begun.task_id, ended, now)
         remember(connection, batch, begun.standing.arrived)
@@ -198,6 +214,13 @@ def finish(
         return None
 
     return decide(engine, close)
+
+
+def fence(connection: Connection, begun: Begun) -> None:
+    """Holds the execution until the transaction ends; raises TakenOver where it is no longer ours to write for."""
+    batch = (begun.standing.model_id, begun.standing.op_time)
+    if _lock(connection, [batch]).get(batch) != begun.task_id:
+        raise TakenOver(f"task {begun.task_id} was taken for dead and closed while this process went on")
 
 
 def close_dead(connection: Connection, task_id: int, batch: Batch, message: str, now: datetime) -> bool:
@@ -226,6 +249,24 @@ def ended(engine: Engine, task_ids: Sequence[int]) -> dict[int, Task]:
     log = metrics_task_log.c
     query = select(metrics_task_log).where(log.id.in_(task_ids), log.status != TaskStatus.RUNNING)
     return {row.id: _task(row) for row in read(engine, lambda connection: connection.execute(query).all())}
+
+
+def successors(engine: Engine, failed: Sequence[Task]) -> dict[int, int]:
+    """Of failed tasks: the one that makes it again because the process had died, begun as this one was closed."""
+    log = metrics_task_log.c
+    query = (
+        select(log.id, log.model_id, log.op_time, log.trigger_code)
+        .where(among(log.model_id, log.op_time, [(task.model_id, task.op_time) for task in failed]))
+        .order_by(log.id)
+    )
+    later = read(engine, lambda connection: connection.execute(query).all()) if failed else []
+    found = {}
+    for task in failed:
+        batch = (task.model_id, task.op_time)
+        following = next((row for row in later if (row.model_id, row.op_time) == batch and row.id > task.id), None)
+        if following is not None and following.trigger_code == Trigger.RECOVERY:
+            found[task.id] = following.id
+    return found
 
 
 def last_success(connection: Connection, batch: Batch) -> Task | None:

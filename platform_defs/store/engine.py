@@ -68,6 +68,11 @@ def read(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATT
     return _attempt(engine, work, attempts, read_only=True)
 
 
+def is_serial(engine: Engine) -> bool:
+    """Whether writers wait for each other from their first statement, and so see all that was written before."""
+    return engine.dialect.name == "sqlite"
+
+
 def server_packet_limit(engine: Engine) -> int | None:
     """max_allowed_packet of the server; None where no such limit exists."""
     if engine.dialect.name == "sqlite":

@@ -103,6 +103,31 @@ class Instant(types.TypeDecorator[datetime]):
         return "Instant()"
 
 
+class OthersInstant(Instant):
+    """An instant that others write too: what is no time that we can read is None, and never an error for the rest."""
+
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[Any]:
+        if is_mysql(dialect):
+            return super().load_dialect_impl(dialect)
+        return dialect.type_descriptor(_LenientDateTime())  # type: ignore[no-untyped-call]
+
+
+class _LenientDateTime(sqlite.DATETIME):
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        strict: Any = super().result_processor(dialect, coltype)
+
+        def lenient(value: Any) -> datetime | None:
+            try:
+                found: datetime | None = strict(value)
+            except (TypeError, ValueError):
+                return None
+            return found
+
+        return lenient
+
+
 class Json(types.TypeDecorator[Any]):
     """JSON; a Python None is stored as SQL NULL, so that IS NULL means what it says."""
 

@@ -286,6 +286,16 @@ def test_a_run_whose_process_is_killed_is_made_again_and_every_arrival_is_covere
     _covered(site, log)
 
 
+def test_whoever_waits_for_a_run_that_is_killed_is_answered_by_the_one_after_it(site: Site) -> None:
+    site.load({"id": "slow", "tables": ["A"], "expression": site.slow})
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(site.post, "A")
+        until("the run to have read its tables", lambda: (log := site.log("slow")) and log[0].versions)
+        os.kill(work_of(site.engine, site.log("slow")[0]).pid, signal.SIGKILL)
+        assert answer.result()["triggeredModels"][0]["status"] == "SUCCESS"
+    assert [task.status for task in site.log("slow")] == ["FAILED", "SUCCESS"]
+
+
 def test_a_stopping_api_answers_running_instead_of_failing(site: Site, tmp_path: Path) -> None:
     site.load({"id": "slow", "tables": ["A"], "expression": site.slow})
     stopping = Serving(site.platform.environment, tmp_path)

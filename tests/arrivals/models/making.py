@@ -32,13 +32,12 @@ def computed(
     engine: Engine,
     what: Model,
     op_time: str = BATCH,
-    arrived_as: Mapping[str, str] | None = None,
     *,
     urls: Mapping[str, str] | None = None,
     timeout_s: float = 30,
 ) -> Counts:
     sources = Sources(engine, urls or {})
-    return compute(engine, what, op_time, arrived_as or {}, sources=sources, timeout_s=timeout_s)
+    return compute(engine, what, op_time, sources=sources, timeout_s=timeout_s)
 
 
 def stored(engine: Engine, op_time: str = BATCH) -> list[tuple[str, dict[str, object], float]]:

@@ -104,15 +104,14 @@ def test_the_query_is_sent_as_it_is_written_and_the_batch_is_bound(orders: Engin
     assert stored(orders) == [("KD1001", {}, 12.5), ("KD1002", {}, 2)]
 
 
-def test_a_dependency_is_read_under_the_name_by_which_it_arrived(orders: Engine) -> None:
+def test_a_placeholder_in_a_tables_name_is_read_as_the_batch_has_it(orders: Engine) -> None:
     execute(orders, "CREATE TABLE orders_20251219 AS SELECT * FROM orders WHERE region = 'south'")
     sql = "SELECT orders_yyyymmdd.region, ${kpis} FROM orders_yyyymmdd GROUP BY orders_yyyymmdd.region"
     by_batch = model(sql, depends_on=["orders_yyyymmdd"])
     try:
         assert computed(orders, by_batch) == Counts(1, 1)
-        assert computed(orders, by_batch, arrived_as={"orders_yyyymmdd": "orders"}) == Counts(2, 3)
-        with pytest.raises(ModelFailed, match="orders_yyyymmdd"):
-            computed(orders, by_batch, arrived_as={"orders_yyyymmdd": "orders_yyyymmdd"})
+        with pytest.raises(ModelFailed, match="orders_20251220"):
+            computed(orders, by_batch, "20251220")
     finally:
         execute(orders, "DROP TABLE orders_20251219")
 
