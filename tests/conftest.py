@@ -1,6 +1,7 @@
 """Fixtures over the real stores, and the rule that what cannot run here is listed, never silently skipped."""
 
 import os
+import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # a developer's own settings must not decide what a test sees
     for name in [name for name in os.environ if name.startswith("PLATFORM_") and not name.startswith("PLATFORM_TEST_")]:
         del os.environ[name]
+    # nor must the platform that runs in the tree: definitions are built from its models
+    os.environ["PLATFORM_HOME"] = str(Path(tempfile.gettempdir(), f"no-platform-{uuid.uuid4().hex}"))
     config.stash[NOT_RUN] = defaultdict(int)
     config.stash[SKIPPED] = []
 

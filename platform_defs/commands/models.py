@@ -12,6 +12,7 @@ from platform_defs.arrivals.loading import read_file
 from platform_defs.arrivals.models import PUBLISHED, UNPUBLISHED, Model
 from platform_defs.commands.opened import opened_engine
 from platform_defs.runner.fingerprint import bump
+from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 
 _changed = partial(bump, name="models")
@@ -46,7 +47,11 @@ def publish(model_id: str) -> None:
     """From now on arrivals trigger the model."""
     with opened_engine() as engine:
         new = catalog.publish(engine, model_id, changed=_changed)
-    click.echo(f"{model_id} published; {_RELOADS}" if new else f"{model_id} is already published")
+    if not new:
+        click.echo(f"{model_id} is already published")
+        return
+    days = Settings.load().arrivals_lookback_days
+    click.echo(f"{model_id} published; {_RELOADS}. Batches of the last {days} days whose tables have arrived run now")
 
 
 @command.command("unpublish")

@@ -48,7 +48,8 @@ def test_a_file_is_loaded_listed_published_and_loaded_again(engine: Engine, run:
     before = fingerprint(engine)
     assert run("publish", "MODEL-01") == (
         0,
-        "MODEL-01 published; the code location reloads, so that the UI shows it\n",
+        "MODEL-01 published; the code location reloads, so that the UI shows it."
+        " Batches of the last 7 days whose tables have arrived run now\n",
         "",
     )
     assert fingerprint(engine) != before, "whoever builds definitions notices"
