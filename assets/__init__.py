@@ -2,10 +2,14 @@
 
 from dagster import Definitions
 
-from assets import arrivals, lineage, models, selfcheck
+from assets import arrivals, lineage, models, retention, selfcheck
 
 
 def definitions() -> Definitions:
     return Definitions.merge(
-        arrivals.definitions(), lineage.definitions(), models.definitions(), selfcheck.definitions()
+        arrivals.definitions(),
+        lineage.definitions(),
+        models.definitions(),
+        retention.definitions(),
+        selfcheck.definitions(),
     )

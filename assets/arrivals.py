@@ -17,10 +17,10 @@ from dagster import (
 from pydantic import Field
 from sqlalchemy import Engine
 
-from assets.models import OP_TIMES, facts, model_key, partition_of, table_key
+from assets.models import OP_TIMES, materialized, note_reported, partition_of, table_key
 from platform_defs.arrivals.errors import ArrivalsError
-from platform_defs.arrivals.reports import Reported, mark, unreported
-from platform_defs.arrivals.run import run_triggered
+from platform_defs.arrivals.reports import Reported, mark, mark_executions, unreported, unreported_executions
+from platform_defs.arrivals.run import run_by_operator, run_triggered
 from platform_defs.arrivals.webhooks.sender import open_sender
 from platform_defs.runner.kinds import WORK_TAG
 from platform_defs.runner.wake import wake
@@ -31,6 +31,9 @@ from resources.house import HouseResource
 
 # An event costs Dagster 10 to 40 ms: so many stay well below the minute that a sensor has.
 REPORTED_AT_ONCE = 500
+REPAIRED_AT_ONCE = 100
+# From closing its task to telling Dagster a run takes less than this, or it died in between.
+TELLING = timedelta(seconds=30)
 
 
 class Batch(Config):
@@ -41,20 +44,21 @@ class Batch(Config):
 @op
 def execute_model(context: OpExecutionContext, config: Batch, house: HouseResource) -> None:
     """The execution that a row of work stands for: query, values, task log and webhooks."""
-    work_id = context.run.tags.get(WORK_TAG)
-    if work_id is None:
-        raise Failure("this job executes rows of work; by hand, materialize the model's asset", allow_retries=False)
+    # a re-execution has the tags of its parent, whose row of work is closed: it is the operator's launch
+    work_id = context.run.tags.get(WORK_TAG) if context.run.parent_run_id is None else None
     try:
-        ended = run_triggered(house.house, config.model_id, config.op_time, int(work_id), context.run_id)
+        if work_id is None:
+            ended = run_by_operator(house.house, config.model_id, config.op_time, context.run_id)
+        else:
+            ended = run_triggered(house.house, config.model_id, config.op_time, int(work_id), context.run_id)
     except ArrivalsError as error:
         raise Failure(str(error), allow_retries=False) from None
     if ended.next_task_id is not None:
         wake(Settings.load().home)
-    partition = partition_of(config.op_time)
-    _add_partitions(context.instance, [partition])
-    context.log_event(
-        AssetMaterialization(asset_key=model_key(config.model_id), partition=partition, metadata=facts(ended))
-    )
+    materialization = materialized(ended)
+    _add_partitions(context.instance, [materialization.partition])
+    context.log_event(materialization)
+    note_reported(house.database.engine, ended)
 
 
 # Bound here, not by the Definitions: a sensor that targets a job would be copied by a parameter that is still beta.
@@ -119,11 +123,23 @@ def report(instance: DagsterInstance, engine: Engine, since: datetime) -> int:
     return len(waiting)
 
 
+def repair(instance: DagsterInstance, engine: Engine, since: datetime, now: datetime) -> int:
+    """Tells of executions whose run died after it had stored its values; the number of those."""
+    waiting = read(engine, lambda connection: unreported_executions(connection, since, now - TELLING, REPAIRED_AT_ONCE))
+    if waiting:
+        materializations = [materialized(ended) for ended in waiting]
+        _add_partitions(instance, [materialization.partition for materialization in materializations])
+        for materialization in materializations:
+            instance.report_runless_asset_event(materialization)
+        task_ids = [ended.task_id for ended in waiting]
+        transact(engine, lambda connection: mark_executions(connection, task_ids, now))
+    return len(waiting)
+
+
 def _tell(instance: DagsterInstance, arrival: Reported) -> None:
-    metadata: dict[str, Any] = {
-        "arrival time": MetadataValue.timestamp(arrival.arrival_time),
-        "arrived as": arrival.table,
-    }
+    metadata: dict[str, Any] = {"arrived as": arrival.table}
+    if arrival.arrival_time is not None:
+        metadata["arrival time"] = MetadataValue.timestamp(arrival.arrival_time)
     for dependency in arrival.dependencies:
         instance.report_runless_asset_event(
             AssetMaterialization(

@@ -1,5 +1,6 @@
 """Source tables and published models as assets of one opTime partition space, built from the database."""
 
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from dagster import (
     AssetCheckSpec,
     AssetExecutionContext,
     AssetKey,
+    AssetMaterialization,
     AssetsDefinition,
     AssetSpec,
     Definitions,
@@ -28,6 +30,7 @@ from dagster import (
     multi_asset_check,
     op,
 )
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.arrivals import lateness
@@ -35,12 +38,13 @@ from platform_defs.arrivals.catalog import load_models
 from platform_defs.arrivals.errors import ArrivalsError
 from platform_defs.arrivals.lateness import Late
 from platform_defs.arrivals.models import Model
-from platform_defs.arrivals.run import Ended, run_by_operator
-from platform_defs.errors import StoreError
+from platform_defs.arrivals.reports import mark_executions
+from platform_defs.arrivals.run import Ended, described, run_by_operator
+from platform_defs.errors import PlatformError, StoreError
 from platform_defs.runner.fingerprint import rows_of
 from platform_defs.runner.wake import wake
 from platform_defs.settings import Settings
-from platform_defs.store.engine import read
+from platform_defs.store.engine import read, transact
 from resources.database import DatabaseResource
 from resources.house import HouseResource
 
@@ -49,6 +53,7 @@ ON_TIME = "on_time"
 # names on the code location which rows it was loaded from
 ROWS = "platform/rows"
 _PARTITION = re.compile(r"[A-Za-z0-9_:.-]{1,64}", re.ASCII)
+_log = logging.getLogger(__name__)
 
 
 def table_key(name: str) -> AssetKey:
@@ -79,6 +84,20 @@ def facts(ended: Ended) -> dict[str, Any]:
     }
 
 
+def materialized(ended: Ended) -> AssetMaterialization:
+    return AssetMaterialization(
+        asset_key=model_key(ended.model_id), partition=partition_of(ended.op_time), metadata=facts(ended)
+    )
+
+
+def note_reported(engine: Engine, ended: Ended) -> None:
+    """After Dagster was told. What cannot be noted is told once more by the sensor: no reason to fail the run."""
+    try:
+        transact(engine, lambda connection: mark_executions(connection, [ended.task_id], datetime.now(UTC)))
+    except (PlatformError, SQLAlchemyError) as error:
+        _log.warning("task %d will be reported twice: %s", ended.task_id, described(error))
+
+
 def model_asset(model: Model) -> AssetsDefinition:
     """The model's asset: a launch in the UI is the operator's will, and executes as an arrival would."""
     key = model_key(model.model_id)
@@ -86,14 +105,15 @@ def model_asset(model: Model) -> AssetsDefinition:
     tables = {f"table_{number}": table_key(name) for number, name in enumerate(model.depends_on)}
 
     @op(name=op_name(model.model_id), ins={name: In(Nothing) for name in tables}, out=Out(Nothing))
-    def execute(context: AssetExecutionContext, house: HouseResource) -> MaterializeResult[None]:
+    def execute(context: AssetExecutionContext, house: HouseResource) -> Iterator[MaterializeResult[None]]:
         try:
             ended = run_by_operator(house.house, model.model_id, context.partition_key, context.run.run_id)
         except ArrivalsError as error:
             raise Failure(str(error), allow_retries=False) from None
         if ended.next_task_id is not None:
             wake(Settings.load().home)
-        return MaterializeResult(asset_key=key, metadata=facts(ended))
+        yield MaterializeResult(asset_key=key, metadata=facts(ended))
+        note_reported(house.database.engine, ended)
 
     spec = AssetSpec(
         key,

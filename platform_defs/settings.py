@@ -46,7 +46,8 @@ class Settings(BaseSettings):
         " home. Processes on several machines need the same one",
     )
     webhook_env: str = Field(
-        "WEBHOOK_*", description="Variables (patterns) that subscriptions made with a tenant's key may refer to"
+        "WEBHOOK_*",
+        description="Variables (patterns) that subscriptions made over HTTP may refer to; the command may name any",
     )
     api_host: str = Field("127.0.0.1", description="Address the API binds to")
     api_port: int = Field(8000, ge=1, le=65535, description="Port of the API")
@@ -86,6 +87,11 @@ class Settings(BaseSettings):
     lineage_observe_off: str = Field("", description="Ids of tenants whose events do not: 7,12")
     arrivals_lookback_days: int = Field(
         7, ge=1, le=3650, description="Days that an arrival, or its being late, counts for what nobody has reacted to"
+    )
+    arrivals_retention_days: int = Field(
+        90,
+        ge=0,
+        description="Days that ended tasks, finished deliveries and finished work are kept; 0 means for ever",
     )
     model_timeout_s: float = Field(600.0, gt=0, le=86_400, description="Seconds that the query of a model may take")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Level of the logs")

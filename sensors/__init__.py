@@ -2,8 +2,8 @@
 
 from dagster import Definitions
 
-from sensors import arrivals, lineage, work
+from sensors import arrivals, lineage, retention, work
 
 
 def definitions() -> Definitions:
-    return Definitions.merge(arrivals.definitions(), lineage.definitions(), work.definitions())
+    return Definitions.merge(arrivals.definitions(), lineage.definitions(), retention.definitions(), work.definitions())

@@ -2,10 +2,10 @@
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from dagster import (
@@ -17,16 +17,19 @@ from dagster import (
     Definitions,
     RunsFilter,
     SensorEvaluationContext,
-    SensorResult,
+    SkipReason,
     sensor,
 )
 from sqlalchemy import Engine, select
+from sqlalchemy.exc import SQLAlchemyError
 
-from assets.arrivals import report
+from assets.arrivals import repair, report
 from assets.models import ON_TIME, ROWS, judged, model_key
 from platform_defs.arrivals import lateness, recovery
+from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.lateness import Late
-from platform_defs.arrivals.recovery import Dead
+from platform_defs.arrivals.recovery import Dead, Swept
+from platform_defs.arrivals.run import described
 from platform_defs.arrivals.webhooks import deliveries
 from platform_defs.errors import PlatformError
 from platform_defs.runner import work
@@ -41,6 +44,8 @@ from platform_defs.store.arrivals import metrics_task_log
 from platform_defs.store.engine import read
 from resources.database import DatabaseResource
 
+T = TypeVar("T")
+
 # An API process sends within a second; what waits this long waits for one that is not there.
 UNSENT = timedelta(seconds=30)
 _RELOADING = threading.Lock()
@@ -48,24 +53,56 @@ _log = logging.getLogger(__name__)
 
 
 @sensor(minimum_interval_seconds=5, default_status=DefaultSensorStatus.RUNNING)
-def arrivals(context: SensorEvaluationContext) -> SensorResult:
+def arrivals(context: SensorEvaluationContext) -> SkipReason:
     """Begins what ETL jobs made due, makes good for what crashed, reports arrivals and tells what is late."""
     settings, now = Settings.load(), datetime.now(UTC)
     lookback, zone = timedelta(days=settings.arrivals_lookback_days), ZoneInfo(settings.zone)
+    longest, instance, parts = timedelta(seconds=settings.model_timeout_s), context.instance, Parts()
     with DatabaseResource().opened() as engine:
-        ended = _ended_runs(context.instance, engine, timedelta(seconds=settings.model_timeout_s), now)
-        settled = recovery.settle(engine, queue, now, ended)
-        begun = recovery.sweep(engine, queue, lookback, now)
-        sending = _send_overdue(engine, now)
+        ended: list[Dead] = parts.attempt(
+            "look for ended runs", lambda: _ended_runs(instance, engine, longest, now), []
+        )
+        settled = parts.attempt("settle what died", lambda: recovery.settle(engine, queue, now, ended), Swept())
+        begun: dict[Batch, int] = parts.attempt(
+            "begin what is due", lambda: recovery.sweep(engine, queue, lookback, now), {}
+        )
+        sending = parts.attempt("have webhooks sent", lambda: _send_overdue(engine, now), False)
         if settled.begun or begun or sending:
             wake(settings.home)
-        told = report(context.instance, engine, now - lookback)
-        late = read(engine, lambda connection: lateness.look(connection, zone, now, lookback))
-        _reload_if_behind(context, CodeServer(settings, engine), read(engine, rows_of))
-    return SensorResult(
-        skip_reason=f"begun {len(settled.begun) + len(begun)}, closed {len(settled.closed)}, reported {told}",
-        asset_events=_changed(context.instance, late, zone),
-    )
+        told = parts.attempt("report arrivals", lambda: report(instance, engine, now - lookback), 0)
+        told += parts.attempt("report executions", lambda: repair(instance, engine, now - lookback, now), 0)
+        parts.attempt("tell what is late", lambda: _tell_late(instance, engine, zone, now, lookback), None)
+        parts.attempt("reload", lambda: _reload_if_behind(context, CodeServer(settings, engine), _rows(engine)), None)
+    parts.raise_first()
+    return SkipReason(f"begun {len(settled.begun) + len(begun)}, closed {len(settled.closed)}, reported {told}")
+
+
+class TickFailed(PlatformError):
+    """A part of the tick failed; what the others did is done."""
+
+
+@dataclass
+class Parts:
+    """The parts of a tick, each attempted whatever became of the ones before it."""
+
+    failed: list[str] = field(default_factory=list)
+
+    def attempt(self, what: str, part: Callable[[], T], otherwise: T) -> T:
+        try:
+            return part()
+        except Exception as error:
+            problem = f"could not {what}: {described(error)}"
+            # a database that is away needs no stack, and a statement's parameters are not for the log
+            is_expected = isinstance(error, (PlatformError, SQLAlchemyError))
+            _log.error("the tick %s; it goes on with the rest", problem, exc_info=not is_expected)
+            self.failed.append(problem)
+            return otherwise
+
+    def raise_first(self) -> None:
+        """At the end, so that the UI shows it on the tick."""
+        if self.failed:
+            others = f" (and {len(self.failed) - 1} more, see the log)" if len(self.failed) > 1 else ""
+            raise TickFailed(f"{self.failed[0]}{others}")
 
 
 def _ended_runs(instance: DagsterInstance, engine: Engine, longest: timedelta, now: datetime) -> list[Dead]:
@@ -120,6 +157,17 @@ def _reload(server: CodeServer) -> None:
         _log.error("the code server could not load what was published, and is asked again: %s", error)
     finally:
         _RELOADING.release()
+
+
+def _rows(engine: Engine) -> str:
+    return read(engine, rows_of)
+
+
+def _tell_late(instance: DagsterInstance, engine: Engine, zone: ZoneInfo, now: datetime, lookback: timedelta) -> None:
+    """Told here and not by the tick's result, which a part that fails would take away."""
+    late = read(engine, lambda connection: lateness.look(connection, zone, now, lookback))
+    for evaluation in _changed(instance, late, zone):
+        instance.report_runless_asset_event(evaluation)
 
 
 def _changed(

@@ -11,9 +11,17 @@ import platform_defs.definitions
 from platform_defs.runner.kinds import KINDS, drive
 
 ASSETS = ["selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
-JOBS = ["arrival_report", "lineage_apply", "lineage_retention", "model_run", "selfcheck", "webhook_send"]
+JOBS = [
+    "arrival_report",
+    "arrivals_retention",
+    "lineage_apply",
+    "lineage_retention",
+    "model_run",
+    "selfcheck",
+    "webhook_send",
+]
 SENSORS = ["arrivals", "lineage_observations", "lineage_recovery", "work_recovery"]
-SCHEDULES = ["lineage_retention_nightly"]
+SCHEDULES = ["arrivals_retention_nightly", "lineage_retention_nightly"]
 RESOURCES = ["database", "graph", "house", "http"]
 
 

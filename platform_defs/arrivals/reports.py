@@ -1,13 +1,16 @@
-"""Which arrivals Dagster has not heard of: the database remembers the version of each that was reported last."""
+"""What Dagster has not heard of: the database remembers which version of an arrival, and which execution, it has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import Connection, and_, or_, select, update
 
+from platform_defs.arrivals.execution import Counts
 from platform_defs.arrivals.met import met
-from platform_defs.store.arrivals import metrics_etl_log
+from platform_defs.arrivals.run import Ended
+from platform_defs.arrivals.tasks import TaskStatus
+from platform_defs.store.arrivals import metrics_etl_log, metrics_task_log
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,7 @@ class Reported:
     id: int
     table: str
     op_time: str
-    arrival_time: datetime
+    arrival_time: datetime | None  # None where an ETL job wrote what is no time
     dependencies: tuple[str, ...]
 
 
@@ -49,3 +52,40 @@ def mark(connection: Connection, reported: Sequence[Reported]) -> None:
     if same:
         # copied, not written: on SQLite the query above compares texts, as ETL jobs spell them
         connection.execute(update(metrics_etl_log).where(log.id.in_(same)).values(reported_time=log.arrival_time))
+
+
+def unreported_executions(connection: Connection, since: datetime, until: datetime, limit: int) -> list[Ended]:
+    """Successful executions that ended in that time and whose run died before it told Dagster, the oldest first."""
+    task, later = metrics_task_log, metrics_task_log.alias("later")
+    # one that was followed by another is left out: told now, its counts would stand above the newer ones
+    followed = (
+        select(later.c.id)
+        .where(
+            and_(later.c.model_id == task.c.model_id, later.c.op_time == task.c.op_time),
+            and_(later.c.status == TaskStatus.SUCCESS, later.c.id > task.c.id),
+        )
+        .exists()
+    )
+    query = (
+        select(task)
+        .where(task.c.status == TaskStatus.SUCCESS, task.c.reported_at.is_(None))
+        .where(task.c.end_time >= since, task.c.end_time < until, ~followed)
+        .order_by(task.c.id)
+        .limit(limit)
+    )
+    return [
+        Ended(
+            row.id,
+            row.model_id,
+            row.op_time,
+            Counts(row.compute_count or 0, row.storage_count or 0),
+            row.missing_tables or [],
+            next_task_id=None,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def mark_executions(connection: Connection, task_ids: Sequence[int], now: datetime) -> None:
+    log = metrics_task_log
+    connection.execute(update(log).where(log.c.id.in_(task_ids)).values(reported_at=now))

@@ -104,7 +104,9 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             return CheckRunHealthResult(WorkerStatus.SUCCESS, run_worker_id=worker)
         if row.status is not Status.RUNNING:
             return CheckRunHealthResult(WorkerStatus.FAILED, row.error or row.status.lower(), run_worker_id=worker)
-        if row.id in {item.id for item in work.lost(self._engine)}:
+        if row.process is None:
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "is about to start, or waits again if its runner is gone")
+        if row.id in {item.id for item in work.lost(self._engine)} and not row.is_seen_at_work:
             return CheckRunHealthResult(
                 WorkerStatus.FAILED, f"the lease of runner {row.lease_owner} ran out", run_worker_id=worker
             )

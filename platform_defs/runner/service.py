@@ -27,7 +27,7 @@ from platform_defs.runner.closing import close
 from platform_defs.runner.fingerprint import Fingerprint, fingerprint
 from platform_defs.runner.forkserver import Exited, ForkServer, Gone, LoadFailed, Ready, Started, describe_exit
 from platform_defs.runner.measures import Measures
-from platform_defs.runner.process import ProcessId, hostname
+from platform_defs.runner.process import ProcessId
 from platform_defs.runner.reload import CodeServer, Reloads
 from platform_defs.runner.work import DAGSTER_RUN, Work
 from platform_defs.settings import Settings
@@ -269,6 +269,9 @@ class Runner:
             work.give_back(self._engine, self._name, [row.id])  # it never started
             self._forget(item)
             return
+        if not row.status.is_final and row.lease_owner != self._name:
+            self._forget(item)  # it waits again, or another runner has it and answers for it
+            return
         if not row.status.is_final:
             canceled = row.cancel_requested or self._stopping
             if self._stopping and not row.cancel_requested:
@@ -360,8 +363,8 @@ class Runner:
         registry.forget_old(self._engine)
         self._remove_old_logs()
         for row in work.running(self._engine):
-            owner = _owner(row)
-            if owner is None or owner[0] != hostname() or owner[1].is_alive():
+            runner = row.runner_here
+            if runner is None or runner.is_alive():
                 continue
             if row.process is None:
                 work.give_back(self._engine, str(row.lease_owner), [row.id])
@@ -369,12 +372,15 @@ class Runner:
                 reason = f"process {row.process.pid} ended while its runner was away"
                 close(self._instance, self._engine, row, f"{reason}{self._last_words(row)}")
             else:
-                work.adopt(self._engine, str(row.lease_owner), self._name, [row.id])
-                item = self._running[row.id] = Running(row, pid=row.process.pid, process=row.process)
-                self._watch(item)
-                if self._settings.runner_orphans == "end":
-                    self._announce(row, "Its runner was killed, and the next one ends what that left.")
-                    work.request_cancel(self._engine, row.run_id)
+                self._adopt(row, row.process)
+
+    def _adopt(self, row: Work, process: ProcessId) -> None:
+        work.adopt(self._engine, str(row.lease_owner), self._name, [row.id])
+        item = self._running[row.id] = Running(row, pid=process.pid, process=process)
+        self._watch(item)
+        if self._settings.runner_orphans == "end":
+            self._announce(row, "Its runner was killed, and the next one ends what that left.")
+            work.request_cancel(self._engine, row.run_id)
 
     def _watch(self, item: Running) -> None:
         assert item.process is not None, "only a started process is watched"
@@ -396,6 +402,10 @@ class Runner:
         for row in [row for row in work.lost(self._engine) if row.id not in self._running]:
             if row.process is None:
                 work.give_back(self._engine, str(row.lease_owner), [row.id])  # claimed, but never started
+            elif row.is_seen_at_work:
+                # while its runner lives, that renews the lease as soon as the database lets it
+                if row.runner_here is not None and not row.runner_here.is_alive():
+                    self._adopt(row, row.process)
             else:
                 close(self._instance, self._engine, row, f"the lease of runner {row.lease_owner} ran out")
 
@@ -427,13 +437,6 @@ class Runner:
         self._selector.close()
         (self._settings.home / wake.SOCKET).unlink(missing_ok=True)
         self._guarded(lambda: registry.stop(self._engine, self._me))
-
-
-def _owner(row: Work) -> tuple[str, ProcessId] | None:
-    if row.lease_owner is None or row.lease_owner.count(":") < 2:
-        return None
-    host, pid, started = row.lease_owner.rsplit(":", 2)
-    return host, ProcessId(int(pid), int(started))
 
 
 def _drain(end: socket.socket) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Row, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from platform_defs.runner.errors import WorkError, WorkTimeout
-from platform_defs.runner.process import ProcessId
+from platform_defs.runner.process import ProcessId, hostname
 from platform_defs.store.claim import claim as claim_rows
 from platform_defs.store.engine import ATTEMPTS, read, transact
 from platform_defs.store.work import work
@@ -55,6 +55,22 @@ class Work:
     cancel_requested: bool
     result: Any
     error: str | None
+
+    @property
+    def runner_here(self) -> ProcessId | None:
+        """The runner that has the lease, if it is one of this machine: elsewhere a pid says nothing."""
+        if self.lease_owner is None or self.lease_owner.count(":") < 2:
+            return None
+        host, pid, started = self.lease_owner.rsplit(":", 2)
+        return ProcessId(int(pid), int(started)) if host == hostname() else None
+
+    @property
+    def is_seen_at_work(self) -> bool:
+        """Whether its process lives on this machine. Then a lease that ran out says that the database was busy.
+
+        On SQLite it is for as long as one large transaction writes: nobody can renew a lease meanwhile.
+        """
+        return self.process is not None and self.runner_here is not None and self.process.is_alive()
 
 
 def enqueue(
@@ -252,7 +268,7 @@ def running(engine: Engine) -> list[Work]:
 
 
 def lost(engine: Engine) -> list[Work]:
-    """Rows whose owner let the lease run out."""
+    """Rows whose owner let the lease run out; their process may be at work all the same."""
     expired = (work.c.status == Status.RUNNING) & (work.c.leased_until < datetime.now(UTC))
     return [_from_row(row) for row in read(engine, lambda c: c.execute(select(work).where(expired)).all())]
 

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, Table, UniqueConstraint
 
 from platform_defs.store.metadata import created_at, id_column, metadata, updated_at
-from platform_defs.store.types import Fixed, Instant, Json, LongText, Str
+from platform_defs.store.types import Fixed, Instant, Json, LongText, OthersInstant, Str
 
 
 def _short_id() -> Column[int]:
@@ -26,7 +26,7 @@ metrics_etl_log = Table(
     _short_id(),
     Column("table_name", Str(255), nullable=False),
     Column("op_time", Str(255), nullable=False),
-    Column("arrival_time", Instant, nullable=False),
+    Column("arrival_time", OthersInstant, nullable=False),
     # the arrival_time that Dagster was told last; ETL jobs that write this table themselves leave it alone
     Column("reported_time", Instant),
     UniqueConstraint("table_name", "op_time", name="uk_etl_log"),
@@ -55,9 +55,12 @@ metrics_task_log = Table(
     # the row of work that executes it; NULL where Dagster launched the run without one
     Column("work_id", BigInteger),
     Column("run_id", Fixed(36)),
+    # when Dagster was told of the values that a successful execution left
+    Column("reported_at", Instant),
     # (model, op_time, status) as one key would exceed MySQL's 3072 bytes; the rows of one batch are few
     Index("idx_task_log_batch", "model_id", "op_time"),
     Index("idx_task_log_status", "status", "start_time"),
+    Index("idx_task_log_reported", "status", "reported_at", "end_time"),
 )
 
 # The guard: a row per batch while a task of it is RUNNING, so that there are never two.

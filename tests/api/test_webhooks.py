@@ -135,15 +135,30 @@ def test_a_tenant_sees_and_manages_its_own_alone(hooks: Api) -> None:
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_a_tenant_cannot_have_variables_sent_that_are_not_meant_for_it(hooks: Api) -> None:
-    headers = key_of(hooks.engine, Tenant(7, "acme", "Acme"))
+@pytest.mark.parametrize("tenant", [None, Tenant(7, "acme", "Acme")], ids=["no tenant", "a tenant"])
+def test_no_key_can_have_variables_sent_that_are_not_meant_for_it(hooks: Api, tenant: Tenant | None) -> None:
+    headers = key_of(hooks.engine, tenant)
     body = {"kpiId": "KD1001", "callbackUrl": URL}
-    refused = hooks.client.post(BASE, json=body | {"secret": "Query,t,env:AWS_SECRET"}, headers=headers)
-    assert (refused.status_code, refused.json()["message"]) == (
-        400,
-        "secret: the variable AWS_SECRET is not open to subscriptions of this key",
-    )
+    for field, value in (("secret", "Header,X-Leak,env:PATH"), ("signingSecret", "env:PATH")):
+        refused = hooks.client.post(BASE, json=body | {field: value}, headers=headers)
+        assert (refused.status_code, refused.json()["message"]) == (
+            400,
+            f"{field}: the variable PATH is not one that PLATFORM_WEBHOOK_ENV names",
+        )
     assert hooks.client.post(BASE, json=body | {"secret": "Query,t,env:WEBHOOK_T"}, headers=headers).status_code == 201
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_settings_of_the_platform_are_not_sent_whatever_the_patterns_are(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    body = {"kpiId": "KD1001", "callbackUrl": URL}
+    with served(engine, home=tmp_path, webhook_allow="127.0.0.9/32", webhook_env="HOOK_*, *") as api:
+        headers = key_of(engine)
+        answers = [
+            api.client.post(BASE, json=body | {"secret": f"Query,t,env:{name}"}, headers=headers).status_code
+            for name in ("PLATFORM_DB_URL", "PATH")
+        ]
+    assert answers == [400, 201]
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import AssetCheckKey, AssetKey, DagsterEventType, Definitions, ExecuteInProcessResult
-from sqlalchemy import update
+from dagster import (
+    AssetCheckKey,
+    AssetKey,
+    DagsterEventType,
+    Definitions,
+    ExecuteInProcessResult,
+    ReexecutionOptions,
+    execute_job,
+    reconstructable,
+)
+from sqlalchemy import text, update
 
 from assets import models
 from assets.arrivals import arrival_report, model_run
@@ -129,6 +138,7 @@ def test_a_triggered_model_is_a_run_with_its_counts_in_the_models_partition(home
     assert result.success
     [ended] = task_log(home.engine, "M-1", OP)
     assert (ended.status, ended.trigger_code, ended.run_id) == ("SUCCESS", "ARRIVAL", result.run_id)
+    assert ended.reported_at is not None
     [event] = result.get_asset_materialization_events() or [
         event for event in result.all_events if event.event_type is DagsterEventType.ASSET_MATERIALIZATION
     ]
@@ -152,8 +162,50 @@ def test_a_model_that_fails_fails_its_run_with_the_databases_message(home: Home)
     assert not result.success
     assert (ended.status, ended.message) == ("FAILED", "no such table: absent")
     assert failure(result) == "no such table: absent"
-    # a re-execution from the UI has the row's tag and nothing to execute
+    # the row's run a second time, as after a request for it that was made twice
     assert f"work {task.work_id} has no execution to make" in failure(execute(home, task))
+
+
+def test_a_failed_run_that_is_re_executed_in_the_ui_is_the_operators_launch(home: Home) -> None:
+    sql = "SELECT ${dimGroup}, ${kpis} FROM later WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
+    add_model(home.engine, "M", ["A"], sql=sql)
+    arrive(home.engine, Arrival("A", OP), queue)
+    failed = execute(home, task_log(home.engine, "M", OP)[0])
+    with home.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE later AS SELECT * FROM orders"))
+    parent = failed.dagster_run
+    # as the UI does: with the parent's configuration and tags, its row's among them
+    with execute_job(
+        reconstructable(model_run),
+        home.instance,
+        run_config={**parent.run_config, "execution": {"config": {"in_process": {}}}},
+        tags=dict(parent.tags),
+        reexecution_options=ReexecutionOptions(parent.run_id),
+    ) as result:
+        assert result.success
+        again = result.run_id
+    ended = [(task.status, task.trigger_code, task.run_id) for task in task_log(home.engine, "M", OP)]
+    assert ended == [("FAILED", "ARRIVAL", failed.run_id), ("SUCCESS", "OPERATOR", again)]
+    assert home.instance.get_materialized_partitions(AssetKey(["models", "M"])) == {OP}
+
+
+@pytest.mark.parametrize("op_time", ["2025-12-19", "2025", "batch"])
+def test_a_launch_from_the_launchpad_is_the_operators_and_only_for_a_batch_as_arrivals_are_recorded(
+    home: Home, op_time: str
+) -> None:
+    add_model(home.engine, "M", ["A"])
+    result = model_run.execute_in_process(
+        instance=home.instance,
+        run_config=drive("model_run", {"model_id": "M", "op_time": op_time}).run_config,
+        raise_on_error=False,
+    )
+    tasks_made = [(task.status, task.trigger_code) for task in task_log(home.engine, "M", op_time)]
+    if op_time == "2025":
+        assert tasks_made == [("SUCCESS", "OPERATOR")]
+    else:
+        assert failure(result).startswith("opTime: ")
+        assert failure(launch(home, "M", op_time)) == failure(result)
+        assert tasks_made == []
 
 
 def test_a_launch_in_the_ui_executes_whether_or_not_all_tables_arrived_and_says_so(home: Home) -> None:
@@ -165,6 +217,7 @@ def test_a_launch_in_the_ui_executes_whether_or_not_all_tables_arrived_and_says_
     assert (task.status, task.trigger_code, task.missing_tables) == ("SUCCESS", "OPERATOR", ["B"])
     [event] = result.get_asset_materialization_events()
     assert (event.partition, event.materialization.metadata["missing tables"].value) == (OP, "B")
+    assert task.reported_at is not None
 
 
 def test_a_launch_beside_a_running_execution_fails_with_the_seeds_words(home: Home) -> None:
@@ -190,6 +243,18 @@ def test_arrivals_become_materialisations_of_the_tables_partition_once(home: Hom
     assert event.asset_materialization is not None
     assert event.asset_materialization.metadata["arrived as"].value == f"B_{OP}"
     assert sorted(home.instance.get_dynamic_partitions("op_time")) == ["20251218", OP]
+
+
+def test_an_arrival_with_a_time_that_nobody_can_read_is_reported_without_it_and_keeps_no_other(home: Home) -> None:
+    add_model(home.engine, "M", ["A"])
+    written = "INSERT INTO metrics_etl_log (table_name, op_time, arrival_time) VALUES ('A', '20251218', 'yesterday')"
+    with home.engine.begin() as connection:
+        connection.execute(text(written))
+    write_arrival(home.engine, "A", OP)
+    assert arrival_report.execute_in_process(instance=home.instance).success
+    assert home.instance.get_materialized_partitions(AssetKey(["tables", "A"])) == {"20251218", OP}
+    assert arrival_report.execute_in_process(instance=home.instance).success
+    assert len(home.instance.fetch_materializations(AssetKey(["tables", "A"]), limit=5).records) == 2
 
 
 def test_the_check_evaluated_by_hand_names_what_is_late(home: Home) -> None:

@@ -3,10 +3,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, insert, select, text
 
-from platform_defs.arrivals.reports import Reported, mark, unreported
-from platform_defs.store.arrivals import metrics_etl_log
+from platform_defs.arrivals.reports import Reported, mark, mark_executions, unreported, unreported_executions
+from platform_defs.arrivals.run import Ended
+from platform_defs.store.arrivals import metrics_etl_log, metrics_task_log
 from platform_defs.store.engine import read, transact
 from tests.arrivals.world import add_model, write_arrival
 
@@ -75,3 +76,41 @@ def test_a_time_as_an_etl_job_spells_it_is_reported_once(engine: Engine, written
     log = metrics_etl_log.c
     row = read(engine, lambda connection: connection.execute(select(log.arrival_time, log.reported_time)).one())
     assert row[0] == row[1]
+
+
+def test_executions_that_nobody_reported_are_found_the_oldest_first_unless_a_later_one_succeeded(
+    engine: Engine,
+) -> None:
+    minute = NOW - timedelta(minutes=1)
+    rows = [
+        ("M", "20251201", "SUCCESS", minute, None),
+        ("M", "20251202", "SUCCESS", NOW, None),  # its run is about to tell
+        ("M", "20251203", "FAILED", minute, None),
+        ("M", "20251204", "SUCCESS", minute, minute),
+        ("M", "20251205", "SUCCESS", NOW - timedelta(days=8), None),
+        ("M", "20251206", "SUCCESS", minute, None),
+        ("M", "20251206", "SUCCESS", minute, minute),
+        ("M", "20251207", "SUCCESS", minute, None),
+        ("M", "20251207", "FAILED", minute, None),
+        ("N", "20251201", "SUCCESS", minute, None),
+    ]
+    names = ("model_id", "op_time", "status", "end_time", "reported_at")
+    given = [
+        dict(zip(names, row, strict=True)) | {"compute_count": 2, "storage_count": 4, "missing_tables": None}
+        for row in rows
+    ]
+    given[0]["missing_tables"] = ["B"]
+    transact(engine, lambda connection: connection.execute(insert(metrics_task_log), given))
+
+    def waiting(limit: int) -> list[Ended]:
+        until = NOW - timedelta(seconds=30)
+        return read(engine, lambda connection: unreported_executions(connection, SINCE, until, limit))
+
+    first = waiting(2)
+    assert [(ended.model_id, ended.op_time, ended.missing) for ended in first] == [
+        ("M", "20251201", ["B"]),
+        ("M", "20251207", []),
+    ]
+    assert {(ended.counts.computed, ended.counts.stored) for ended in first} == {(2, 4)}
+    transact(engine, lambda connection: mark_executions(connection, [ended.task_id for ended in first], NOW))
+    assert [(ended.model_id, ended.op_time) for ended in waiting(2)] == [("N", "20251201")]

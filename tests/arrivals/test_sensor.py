@@ -7,21 +7,26 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from dagster import (
     AssetCheckEvaluation,
+    AssetCheckKey,
     AssetKey,
     AssetMaterialization,
     DagsterInstance,
     DagsterRunStatus,
     RunRequest,
-    SensorResult,
+    SkipReason,
     build_sensor_context,
 )
 from dagster._core.test_utils import create_run_for_test
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select, text, update
 
 from assets import models
 from assets.arrivals import model_run
 from platform_defs.arrivals import tasks
+from platform_defs.arrivals.run import House, run_triggered
+from platform_defs.arrivals.sources import Sources
+from platform_defs.errors import PlatformError
 from platform_defs.runner import wake
+from platform_defs.runner.arrivals import queue
 from platform_defs.runner.fingerprint import bump, rows_of
 from platform_defs.runner.kinds import WORK_TAG
 from platform_defs.runner.reload import CodeServer
@@ -33,7 +38,7 @@ from platform_defs.store.work import work as work_table
 from sensors.arrivals import _reload_if_behind, arrivals
 from sensors.work import work_recovery
 from tests.arrivals.conftest import Home
-from tests.arrivals.world import add_model, task_log, write_arrival
+from tests.arrivals.world import add_model, silent, task_log, write_arrival
 from tests.supervisor.running import until
 
 # Dagster's own doing where one resource needs another
@@ -42,14 +47,17 @@ OP = "20251219"
 
 
 def tick(home: Home) -> list[AssetCheckEvaluation]:
-    """One tick with what the daemon does with its result."""
+    """One tick; the evaluations of model M's check that came of it."""
+    before = len(evaluations(home))
     with build_sensor_context(instance=home.instance) as context:
-        result = arrivals(context)
-    assert isinstance(result, SensorResult)
-    evaluations = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
-    for evaluation in evaluations:
-        home.instance.report_runless_asset_event(evaluation)
-    return evaluations
+        assert isinstance(arrivals(context), SkipReason)
+    return evaluations(home)[before:]
+
+
+def evaluations(home: Home) -> list[AssetCheckEvaluation]:
+    key = AssetCheckKey(AssetKey(["models", "M"]), "on_time")
+    history = home.instance.event_log_storage.get_asset_check_execution_history(key, limit=50)
+    return [record.evaluation for record in reversed(history) if isinstance(record.evaluation, AssetCheckEvaluation)]
 
 
 def statuses(home: Home) -> list[tuple[str, str]]:
@@ -228,3 +236,50 @@ def test_with_another_launcher_the_sensor_itself_asks_for_a_reload_after_a_model
         assert server.asked == 0
         look(other)
         until("the reload", lambda: server.asked == 1)
+
+
+def test_a_run_that_died_between_its_task_and_its_event_leaves_no_gap_in_the_models_partitions(home: Home) -> None:
+    add_model(home.engine, "M", ["A"])
+    write_arrival(home.engine, "A", OP)
+    tick(home)
+    [task] = task_log(home.engine, "M", OP)
+    house = House(home.engine, Sources(home.engine, {}), timeout_s=60, queue=queue, notify=silent)
+    run_triggered(house, "M", OP, task.work_id, str(uuid.uuid4()))
+    tick(home)
+    key = AssetKey(["models", "M"])
+    assert home.instance.get_materialized_partitions(key) == set()  # its run may be about to tell
+    minute_ago = update(metrics_task_log).values(end_time=datetime.now(UTC) - timedelta(minutes=1))
+    transact(home.engine, lambda connection: connection.execute(minute_ago))
+    tick(home)
+    tick(home)
+    [record] = home.instance.fetch_materializations(key, limit=5).records
+    assert record.partition_key == OP
+    assert record.asset_materialization is not None
+    assert record.asset_materialization.metadata["computeCount"].value == 2
+
+
+def test_a_part_that_fails_fails_the_tick_after_all_others_were_done(
+    home: Home, woken: Callable[[], bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    add_model(home.engine, "M", ["A"])
+    values = {"due": "00:00", "published_at": datetime(2025, 1, 1, tzinfo=UTC)}
+    transact(home.engine, lambda connection: connection.execute(update(metrics_model).values(values)))
+    write_arrival(home.engine, "A", OP)
+    with home.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE metrics_model_running RENAME TO away"))
+        connection.execute(text("ALTER TABLE metrics_webhook_delivery RENAME TO gone"))
+    with pytest.raises(PlatformError, match=r"^could not look for ended runs: .*metrics_model_running \(and 3 more"):
+        tick(home)
+    assert home.instance.get_materialized_partitions(AssetKey(["tables", "A"])) == {OP}
+    assert [evaluation.passed for evaluation in evaluations(home)] == [False]
+    said = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert [line.partition("no such table: ")[2].partition(";")[0] for line in said] == [
+        *["metrics_model_running"] * 3,
+        "metrics_webhook_delivery",
+    ]
+    with home.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE away RENAME TO metrics_model_running"))
+    with pytest.raises(PlatformError, match=r"^could not have webhooks sent: [^(]*metrics_webhook_delivery[^(]*$"):
+        tick(home)
+    assert statuses(home) == [("RUNNING", "SENSOR")]
+    assert woken()

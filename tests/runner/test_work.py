@@ -9,7 +9,7 @@ from sqlalchemy import Engine, update
 from platform_defs.runner import work
 from platform_defs.runner.errors import UnknownKind, WorkTimeout
 from platform_defs.runner.kinds import drive
-from platform_defs.runner.process import ProcessId
+from platform_defs.runner.process import ProcessId, hostname
 from platform_defs.runner.work import Status
 from platform_defs.store.work import work as table
 
@@ -114,3 +114,26 @@ def test_only_rows_that_waited_long_enough_are_handed_to_another_launcher(engine
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownKind, match=r"'nonsense'; expected one of .*selfcheck"):
         drive("nonsense", {})
+
+
+def test_a_process_is_seen_at_work_on_this_machine_while_it_lives_and_never_on_another(engine: Engine) -> None:
+    me = ProcessId.current()
+    gone = ProcessId(me.pid, me.started - 1)
+    seen = {}
+    for host in (hostname(), "elsewhere"):
+        for process in (None, gone, me):
+            row = work.enqueue(engine, "selfcheck", {})
+            owner = f"{host}:{me.pid}:{me.started}"
+            work.claim(engine, owner, 1)
+            if process is not None:
+                work.mark_started(engine, owner, row.id, process)
+            found = work.get(engine, row.id)
+            seen[host, process] = (found.is_seen_at_work, found.runner_here)
+    assert seen == {
+        (hostname(), None): (False, me),
+        (hostname(), gone): (False, me),
+        (hostname(), me): (True, me),
+        ("elsewhere", None): (False, None),
+        ("elsewhere", gone): (False, None),
+        ("elsewhere", me): (False, None),
+    }

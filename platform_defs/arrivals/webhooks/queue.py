@@ -1,11 +1,11 @@
 """The queue of attempts in the database: claimed under a lease, and settled by what the receiver answered."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
 from platform_defs.arrivals.webhooks.deliveries import DEAD, DELIVERED, PENDING, still_wanted, unleased
 from platform_defs.arrivals.webhooks.message import Message
@@ -30,6 +30,7 @@ LOST = "LOST"
 
 _delivery = metrics_webhook_delivery
 _attempt = metrics_webhook_attempt
+_IN_ORDER = (_delivery.c.next_attempt_at, _delivery.c.id)
 
 
 @dataclass(frozen=True)
@@ -79,28 +80,33 @@ def judge(outcome: Outcome, *, failed_before: int, retry_num: int) -> Verdict:
 
 def next_due(connection: Connection, moment: datetime) -> datetime | None:
     """When the next attempt that nobody is making is due; None where none waits."""
-    waiting = and_(_delivery.c.status == PENDING, unleased(moment))
+    unmade = and_(_delivery.c.status == PENDING, unleased(moment))
     # ordered, so that the index ends the search at the first; a minimum would look at all that wait
-    query = select(_delivery.c.next_attempt_at).where(waiting).order_by(_delivery.c.next_attempt_at).limit(1)
+    query = select(_delivery.c.next_attempt_at).where(unmade).order_by(_delivery.c.next_attempt_at).limit(1)
     return connection.execute(query).scalar_one_or_none()
 
 
+def waiting(connection: Connection, *, moment: datetime, without: Collection[str], limit: int) -> list[tuple[int, str]]:
+    """The first deliveries that are due, each with its callback; those to the callbacks `without` are left out."""
+    query = select(_delivery.c.id, _delivery.c.callback_url).where(_due(moment)).order_by(*_IN_ORDER).limit(limit)
+    if without:
+        query = query.where(_delivery.c.callback_url.not_in(without))
+    return [(row.id, row.callback_url) for row in connection.execute(query)]
+
+
 def claim_due(
-    connection: Connection, *, moment: datetime, lease: str, seconds: float, limit: int, busy: Sequence[str] = ()
+    connection: Connection, ids: Sequence[int], *, moment: datetime, lease: str, seconds: float
 ) -> list[Claimed]:
-    """Up to `limit` attempts that are due become ours; callbacks that are `busy` wait for their turn.
+    """Those of the deliveries that are still due become ours.
 
     A delivery whose lease ran out is claimed again: the attempt that never ended is marked as lost.
     """
-    due = and_(_delivery.c.status == PENDING, _delivery.c.next_attempt_at <= moment, unleased(moment))
-    if busy:
-        due = and_(due, _delivery.c.callback_url.not_in(busy))
     rows = claim(
         connection,
         _delivery,
-        where=due,
-        order_by=[_delivery.c.next_attempt_at, _delivery.c.id],
-        limit=limit,
+        where=and_(_delivery.c.id.in_(ids), _due(moment)),
+        order_by=_IN_ORDER,
+        limit=len(ids),
         values={"lease_owner": lease, "leased_until": moment + timedelta(seconds=seconds)},
     )
     if not rows:
@@ -150,6 +156,10 @@ def settle(connection: Connection, claimed: Claimed, outcome: Outcome, *, ended:
             .values(status=DISABLED, disabled_reason=f"the receiver answered {GONE} to {row.webhook_id}")
         )
     return verdict
+
+
+def _due(moment: datetime) -> ColumnElement[bool]:
+    return and_(_delivery.c.status == PENDING, _delivery.c.next_attempt_at <= moment, unleased(moment))
 
 
 def _started(connection: Connection, rows: Sequence[Row[Any]], lease: str, moment: datetime) -> list[Claimed]:

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
 
@@ -25,6 +25,7 @@ from platform_defs.arrivals.webhooks.masking import scrubbed
 from platform_defs.arrivals.webhooks.measures import Measures
 from platform_defs.arrivals.webhooks.message import outgoing
 from platform_defs.arrivals.webhooks.queue import Claimed, Outcome
+from platform_defs.arrivals.webhooks.turns import PER_HOST, chosen, host_of, per_host
 from platform_defs.arrivals.webhooks.vault import Vault, vault_of
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
@@ -37,8 +38,9 @@ ATTEMPT_S = 10.0
 # longer than an attempt and its two transactions; a killed sender's attempt is made again after it
 LEASE_S = 30.0
 THREADS = 16
-# one receiver that hangs must not take every thread: it gets this many at a time, and no claim takes more at once
-PER_CALLBACK = 4
+# how far one look goes for a delivery whose turn it is, while hosts that hang hold the head of the queue
+PAGE = 200
+PAGES = 50
 IDLE_S = 0.5
 FULL_S = 0.05
 
@@ -110,20 +112,37 @@ class Sender:
         if due is None or due > moment:
             return [], IDLE_S if due is None else min(IDLE_S, (due - moment).total_seconds())
         with self._lock:
-            free = THREADS - self._busy.total()
-            busy = [callback for callback, count in self._busy.items() if count >= PER_CALLBACK]
-        if free <= 0:
+            under_way = dict(self._busy)
+        free = THREADS - sum(under_way.values())
+        ids = self._whose_turn(moment, under_way, free) if free > 0 else []
+        if not ids:
             return [], FULL_S
         lease = f"{self._owner[:200]}/{uuid.uuid4().hex}"
         claimed = transact(
             self._engine,
-            lambda connection: queue.claim_due(
-                connection, moment=moment, lease=lease, seconds=LEASE_S, limit=min(free, PER_CALLBACK), busy=busy
-            ),
+            lambda connection: queue.claim_due(connection, ids, moment=moment, lease=lease, seconds=LEASE_S),
         )
         with self._lock:
             self._busy.update(one.message.callback_url for one in claimed)
         return [self._pool.submit(self._carry_out, one) for one in claimed], 0.0 if claimed else FULL_S
+
+    def _whose_turn(self, moment: datetime, under_way: Mapping[str, int], limit: int) -> list[int]:
+        """Deliveries that are due at hosts with room; what waits for a full host does not hide the others."""
+        counts = per_host(under_way)
+        without = {callback for callback in under_way if counts[host_of(callback)] >= PER_HOST}
+        for _ in range(PAGES):
+            page = self._waiting(moment, without)
+            ids = chosen(page, under_way, limit)
+            if ids or len(page) < PAGE:
+                return ids
+            without |= {callback for _, callback in page}
+        return []
+
+    def _waiting(self, moment: datetime, without: Collection[str]) -> list[tuple[int, str]]:
+        return read(
+            self._engine,
+            lambda connection: queue.waiting(connection, moment=moment, without=without, limit=PAGE),
+        )
 
     def _carry_out(self, claimed: Claimed) -> None:
         try:

@@ -150,7 +150,7 @@ def _stored(field_name: str, text: str | None, keep: Callable[[str], str], may_r
         raise InvalidSubscription(field_name, str(error)) from None
     name = secret.reference_in(kept)
     if name is not None and may_refer is not None and not may_refer(name):
-        raise InvalidSubscription(field_name, f"the variable {name} is not open to subscriptions of this key")
+        raise InvalidSubscription(field_name, f"the variable {name} is not one that PLATFORM_WEBHOOK_ENV names")
     return kept
 
 

@@ -30,6 +30,7 @@ from platform_defs.arrivals.webhooks import deliveries, subscriptions
 from platform_defs.arrivals.webhooks.deliveries import Delivery
 from platform_defs.arrivals.webhooks.errors import NotRedeliverable
 from platform_defs.arrivals.webhooks.queue import Outcome, Verdict, judge
+from platform_defs.arrivals.webhooks.turns import Host, chosen, host_of
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.store.webhooks import metrics_webhook_subscription
@@ -472,8 +473,12 @@ def test_at_most_a_kibibyte_of_an_answer_is_kept(engine: Engine, tmp_path: Path)
 
 
 @sqlite
-def test_a_receiver_that_hangs_does_not_keep_the_others_waiting(engine: Engine, tmp_path: Path) -> None:
+def test_a_host_that_hangs_does_not_keep_the_others_waiting_whatever_callbacks_it_has(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_kpis(engine)
+    # a look of one page sees nothing but deliveries to the host that hangs
+    monkeypatch.setattr("platform_defs.arrivals.webhooks.sender.PAGE", 4)
     release = threading.Event()
 
     def hang(request: Received) -> tuple[int, bytes]:
@@ -487,8 +492,9 @@ def test_a_receiver_that_hangs_does_not_keep_the_others_waiting(engine: Engine, 
         receiving() as quick,
         sending(engine, tmp_path, registry=registry) as sender,
     ):
-        subscribe(engine, tmp_path, slow.url())
-        for task in range(20):
+        for number in range(10):
+            subscribe(engine, tmp_path, slow.url(f"/{number}"))
+        for task in range(2):
             notify(engine, task_id=task)
         thread = threading.Thread(target=sender.run, args=[stop])
         thread.start()
@@ -497,13 +503,28 @@ def test_a_receiver_that_hangs_does_not_keep_the_others_waiting(engine: Engine, 
             subscribe(engine, tmp_path, quick.url())
             notify(engine, task_id=99)
             eventually(lambda: quick.received, seconds=3)
-            assert len(slow.received) < 8
+            assert len(slow.received) == 4
         finally:
             release.set()
-        eventually(lambda: len(slow.received) == 21)
+        eventually(lambda: len(slow.received) == 30)
         stop.set()
         thread.join()
-    assert registry.get_sample_value("platform_webhook_attempts_total", {"outcome": "succeeded"}) == 22
+    assert registry.get_sample_value("platform_webhook_attempts_total", {"outcome": "succeeded"}) == 31
+
+
+def test_callbacks_share_the_turns_of_their_host_and_port_however_they_are_spelled() -> None:
+    same = [
+        "https://Hooks.example/a",
+        "https://hooks.example:443/b?c",
+        "https://u@hooks.example./",
+        "HTTPS://hooks.EXAMPLE",
+    ]
+    others = ["http://hooks.example/a", "https://hooks.example:8443/a", "https://other.example/a", "not a URL"]
+    assert {host_of(url) for url in same} == {Host("hooks.example", 443)}
+    assert len({host_of(url) for url in [*same, *others]}) == 5
+    waiting = list(enumerate([*same, *same, *others]))
+    assert chosen(waiting, {}, 16) == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert chosen(waiting, {same[1]: 2, same[2]: 1, others[0]: 4}, 3) == [0, 9, 10]
 
 
 def test_a_running_sender_survives_a_database_that_does_not_answer(

@@ -99,6 +99,14 @@ def upgrade() -> None:
     )
     op.add_column("metrics_task_log", sa.Column("work_id", sa.BigInteger(), nullable=True), if_not_exists=resumable)
     op.add_column("metrics_task_log", sa.Column("run_id", Fixed(36), nullable=True), if_not_exists=resumable)
+    op.add_column("metrics_task_log", sa.Column("reported_at", Instant(), nullable=True), if_not_exists=resumable)
+    op.create_index(
+        "idx_task_log_reported",
+        "metrics_task_log",
+        ["status", "reported_at", "end_time"],
+        unique=False,
+        if_not_exists=True,
+    )
     op.add_column(
         "metrics_webhook_subscription", sa.Column("signing_secret", Str(2048), nullable=True), if_not_exists=resumable
     )
