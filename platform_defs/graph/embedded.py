@@ -11,13 +11,8 @@ from sqlalchemy.exc import IntegrityError
 from platform_defs.canonical import canonical_json
 from platform_defs.graph.base import BatchStore, chunks
 from platform_defs.graph.batch import (
-    DeleteEdgesStep,
-    DeleteNodesStep,
     NodeChange,
-    PatchNodesStep,
     Step,
-    UpsertEdgesStep,
-    UpsertNodesStep,
     merge_props,
 )
 from platform_defs.graph.errors import GraphConflict
@@ -121,7 +116,7 @@ class EmbeddedGraph:
         """Nothing to do: the engine is the caller's."""
 
 
-class EmbeddedStore(BatchStore):
+class EmbeddedStore(BatchStore[Connection]):
     """One tenant's graph in tables."""
 
     def __init__(self, tenant: int, runner: Runner) -> None:
@@ -190,24 +185,7 @@ class EmbeddedStore(BatchStore):
             after = page[-1].node_id
 
     def _run(self, steps: Sequence[Step]) -> Applied:
-        return self._runner.write(lambda connection: self._work(connection, steps))
-
-    def _work(self, connection: Connection, steps: Sequence[Step]) -> Applied:
-        absent: list[str] = []
-        dangling: list[EdgeKey] = []
-        for step in steps:
-            match step:
-                case UpsertNodesStep(changes):
-                    self._upsert_nodes(connection, changes)
-                case PatchNodesStep(changes):
-                    absent += self._patch_nodes(connection, changes)
-                case UpsertEdgesStep(edge_changes):
-                    dangling += self._upsert_edges(connection, edge_changes)
-                case DeleteNodesStep(with_subtree, ids):
-                    self._delete_nodes(connection, sorted(ids), with_subtree)
-                case DeleteEdgesStep(keys):
-                    self._delete_edges(connection, sorted(keys))
-        return Applied(tuple(absent), tuple(dangling))
+        return self._runner.write(lambda connection: self._carry_out(connection, steps))
 
     def _upsert_nodes(self, connection: Connection, changes: Mapping[str, NodeChange]) -> None:
         stored = self._locked_nodes(connection, sorted(changes))

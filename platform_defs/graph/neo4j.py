@@ -24,13 +24,8 @@ from platform_defs.errors import GraphError
 from platform_defs.graph import cypher
 from platform_defs.graph.base import BatchStore, chunks
 from platform_defs.graph.batch import (
-    DeleteEdgesStep,
-    DeleteNodesStep,
     NodeChange,
-    PatchNodesStep,
     Step,
-    UpsertEdgesStep,
-    UpsertNodesStep,
 )
 from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphUnavailable
 from platform_defs.graph.model import Applied, Edge, EdgeKey, Node
@@ -191,7 +186,7 @@ class OneTransaction:
         return work(self._tx)
 
 
-class Neo4jStore(BatchStore):
+class Neo4jStore(BatchStore[ManagedTransaction]):
     """One tenant's graph on Neo4j."""
 
     def __init__(self, tenant: int, graph: Runner) -> None:
@@ -229,24 +224,7 @@ class Neo4jStore(BatchStore):
             yield from self._graph.read(lambda tx, ids=ids: self._edges(tx, (cypher.EDGES_OUT,), ids, None))  # type: ignore[misc]
 
     def _run(self, steps: Sequence[Step]) -> Applied:
-        return self._graph.write(lambda tx: self._work(tx, steps))
-
-    def _work(self, tx: ManagedTransaction, steps: Sequence[Step]) -> Applied:
-        absent: list[str] = []
-        dangling: list[EdgeKey] = []
-        for step in steps:
-            match step:
-                case UpsertNodesStep(changes):
-                    self._upsert_nodes(tx, changes)
-                case PatchNodesStep(changes):
-                    absent += self._patch_nodes(tx, changes)
-                case UpsertEdgesStep(edge_changes):
-                    dangling += self._upsert_edges(tx, edge_changes)
-                case DeleteNodesStep(with_subtree, ids):
-                    self._delete_nodes(tx, list(ids), with_subtree)
-                case DeleteEdgesStep(keys):
-                    self._delete_edges(tx, list(keys))
-        return Applied(tuple(absent), tuple(dangling))
+        return self._graph.write(lambda tx: self._carry_out(tx, steps))
 
     def _upsert_nodes(self, tx: ManagedTransaction, changes: Mapping[str, NodeChange]) -> None:
         by_kind: dict[str, list[str]] = defaultdict(list)

@@ -31,36 +31,28 @@ class Str(types.TypeDecorator[str]):
     impl = types.String
     cache_ok = True
 
+    _mysql: type[mysql.VARCHAR | mysql.CHAR] = mysql.VARCHAR
+
     def __init__(self, length: int) -> None:
         self.length = length
         super().__init__(length)
 
     def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[Any]:
         if is_mysql(dialect):
-            return dialect.type_descriptor(mysql.VARCHAR(self.length, charset="utf8mb4", collation=collation(dialect)))
-        return dialect.type_descriptor(types.String(self.length))
+            return dialect.type_descriptor(self._mysql(self.length, charset="utf8mb4", collation=collation(dialect)))
+        return super().load_dialect_impl(dialect)
 
     def __repr__(self) -> str:
-        return f"Str({self.length})"
+        return f"{type(self).__name__}({self.length})"
 
 
-class Fixed(types.TypeDecorator[str]):
+class Fixed(Str):
     """CHAR(n) for hashes and UUIDs, compared byte by byte."""
 
     impl = types.CHAR
     cache_ok = True
 
-    def __init__(self, length: int) -> None:
-        self.length = length
-        super().__init__(length)
-
-    def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[Any]:
-        if is_mysql(dialect):
-            return dialect.type_descriptor(mysql.CHAR(self.length, charset="utf8mb4", collation=collation(dialect)))
-        return dialect.type_descriptor(types.CHAR(self.length))
-
-    def __repr__(self) -> str:
-        return f"Fixed({self.length})"
+    _mysql = mysql.CHAR
 
 
 class LongText(types.TypeDecorator[str]):

@@ -38,6 +38,7 @@ from tests.api.served import Api, served
 from tests.conftest import needs
 from tests.lineage_events import create_table, run_event
 from tests.needs import require
+from tests.waiting import until
 
 PATH = "/api/openlineage"
 BACKENDS = (
@@ -372,7 +373,7 @@ def test_a_store_that_is_down_is_503_at_once_and_nothing_is_half_acknowledged(
     assert time.monotonic() - started < 0.5
     assert all(row.graph_applied_at is None for row in client.rows())
     down = False
-    _until(lambda: client.post(event).status_code == 201)
+    until("the event to be accepted", lambda: client.post(event).status_code == 201)
     assert len([row for row in client.rows() if row.fingerprint]) == 1
     assert any("OUTPUT_TO" in line for line in client.graph())
 
@@ -396,7 +397,7 @@ def test_a_request_is_answered_within_its_deadline_although_a_store_hangs(
         assert client.post(run_event()).status_code == 503
         assert time.monotonic() - started < 0.4
         release.set()
-        _until(lambda: client.post(run_event()).status_code == 201)
+        until("an event to be accepted", lambda: client.post(run_event()).status_code == 201)
 
 
 def test_a_poison_event_does_not_fail_its_neighbours(
@@ -424,7 +425,7 @@ def test_raw_events_that_the_graph_lacks_are_applied_by_the_recovery(client: Cli
     assert client.post(events).status_code == 201
     complete = client.graph()
     graph = client.running.app.state.graph
-    _until(lambda: all(row.graph_applied_at for row in client.rows()))
+    until("the graph to have all", lambda: all(row.graph_applied_at for row in client.rows()))
     graph.for_tenant(client.backend.tenant.id).clear()
     with client.engine.begin() as connection:
         connection.execute(update(lineage_events).values(graph_applied_at=None))
@@ -442,7 +443,7 @@ def test_an_event_that_the_graph_cannot_place_makes_it_rebuilt_before_the_answer
     assert client.post(run_event(job="late", sql=None)).status_code == 201
     assert marks.pending(client.engine) == []
     assert any('"late"' in line for line in client.graph())
-    _until(lambda: all(row.graph_applied_at for row in client.rows()))
+    until("the graph to have all", lambda: all(row.graph_applied_at for row in client.rows()))
 
 
 def test_the_database_away_is_503(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,10 +487,3 @@ def test_metrics_show_throughput_stores_queue_and_what_waits(client: Client) -> 
 
 def _metric(text: str, name: str) -> str:
     return next(line.rsplit(" ", 1)[1] for line in text.splitlines() if line.startswith(f"{name} "))
-
-
-def _until(condition: Callable[[], bool], seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

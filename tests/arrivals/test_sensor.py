@@ -39,7 +39,7 @@ from sensors.arrivals import _reload_if_behind, arrivals
 from sensors.work import work_recovery
 from tests.arrivals.conftest import Home
 from tests.arrivals.world import add_model, silent, task_log, write_arrival
-from tests.supervisor.running import until
+from tests.waiting import until
 
 # Dagster's own doing where one resource needs another
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")

@@ -9,7 +9,7 @@ from pathlib import Path
 from platform_defs.runner import work
 from tests.e2e.platform_up import processes_of
 from tests.e2e.warm import Warm
-from tests.supervisor.running import until
+from tests.waiting import until
 
 
 @dataclass(frozen=True)

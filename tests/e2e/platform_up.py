@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import httpx
 
-from tests.supervisor.running import lives, until
+from tests.supervisor.running import lives
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCATION = "platform"

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.waiting import until
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVE = "from platform_defs.cli import main; main()"
 START_S = 60
@@ -26,15 +28,12 @@ class Serving:
             raise
 
     def _listening(self) -> str:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            for line in self.log.read_text().splitlines():
-                if '"listening"' in line:
-                    url: str = json.loads(line)["url"]
-                    return url
+        def look() -> str | None:
             assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.02)
-        raise AssertionError(f"the API does not listen: {self.log.read_text()}")
+            lines = self.log.read_text().splitlines()
+            return next((json.loads(line)["url"] for line in lines if '"listening"' in line), None)
+
+        return until("the API to listen", look, START_S) or ""
 
     def kill(self) -> None:
         self.process.kill()

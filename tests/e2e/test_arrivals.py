@@ -23,11 +23,11 @@ from platform_defs.arrivals.loading import read_file
 from platform_defs.runner.fingerprint import bump
 from platform_defs.store.arrivals import metrics_etl_log, metrics_kpi_value
 from platform_defs.store.engine import open_engine, read, transact
+from tests.arrivals.webhooks.receiver import receiving
 from tests.arrivals.world import task_log, work_of
 from tests.e2e.platform_up import PlatformUp
-from tests.e2e.receiver import Receiver
 from tests.e2e.serving import Serving
-from tests.supervisor.running import until
+from tests.waiting import until
 
 PATH = "/api/open/kpi/srcTableComplete"
 OP = "20251219"
@@ -321,16 +321,16 @@ def test_an_arrival_that_an_etl_job_writes_itself_runs_the_model(site: Site) -> 
 def test_subscribers_of_a_kpi_hear_of_its_new_values(site: Site) -> None:
     site.load({"id": "told", "tables": ["A"]})
     kpi = f"K{site.name('told')}"
-    with Receiver() as receiver:
+    with receiving() as receiver:
         created = site.client.post(
             f"{site.platform.up['api']}/api/open/kpi/webhooks",
-            json={"kpiId": kpi, "callbackUrl": receiver.url, "secret": "Header,X-Token,s3cret-value"},
+            json={"kpiId": kpi, "callbackUrl": receiver.url(), "secret": "Header,X-Token,s3cret-value"},
             headers=site.headers,
         )
         assert created.status_code in (200, 201), created.text
         site.post("A")
-        (request,) = until("the call", lambda: receiver.requests)
-    body = request.json()
+        (request,) = until("the call", lambda: receiver.received)
+    body = json.loads(request.body)
     assert {name: body[name] for name in ("event", "modelId", "opTime", "affectedKpiIds")} == {
         "event": "KPI_UPDATED",
         "modelId": site.name("told"),

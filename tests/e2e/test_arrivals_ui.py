@@ -19,7 +19,7 @@ from platform_defs.store.engine import transact
 from tests.arrivals.world import task_log
 from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
 from tests.e2e.warm import Warm
-from tests.supervisor.running import until
+from tests.waiting import until
 
 # the UI is the same on every store; what lies below is tested on each
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.parametrize("platform", ["embedded"], indirect=True)]

@@ -49,6 +49,7 @@ from tests.e2e.cut import Cable, cable
 from tests.e2e.serving import Serving
 from tests.lineage_events import run_event
 from tests.needs import require
+from tests.waiting import until
 
 PATH = "/api/openlineage"
 Command = Callable[..., tuple[int, str]]
@@ -301,7 +302,9 @@ class Sent:
     refused: int = 0
 
 
-def send_all(url: Callable[[], str], key: str, events: list[dict[str, Any]], at: dict[int, Callable[[], None]]) -> Sent:
+def send_all(
+    url: Callable[[], str], key: str, events: list[dict[str, Any]], at: dict[int, Callable[[Sent], None]]
+) -> Sent:
     """Every event until it is answered 201, as a client that retries does; `at` acts after so many were accepted."""
     sent = Sent()
     waiting = list(reversed(events))
@@ -326,7 +329,7 @@ def send_all(url: Callable[[], str], key: str, events: list[dict[str, Any]], at:
             return False
         sent.accepted += 1
         if action := actions.pop(sent.accepted, None):
-            await asyncio.to_thread(action)
+            await asyncio.to_thread(action, sent)
         return True
 
     async def main() -> None:
@@ -359,7 +362,7 @@ def clean_run(tmp_path: Path, tenant: Tenant, events: list[dict[str, Any]]) -> l
 def test_an_api_that_is_killed_mid_load_loses_nothing_it_acknowledged(sink: Place, tmp_path: Path) -> None:
     events = load()
 
-    def kill_and_restart() -> None:
+    def kill_and_restart(sent: Sent) -> None:
         sink.host.process.kill()
         sink.host.process = Serving(sink.environment, tmp_path)
 
@@ -410,9 +413,10 @@ def test_a_server_that_goes_away_mid_load_and_comes_back_leaves_both_stores_whol
 def _lose_and_find(sink: Place, wire: Cable, tmp_path: Path) -> None:
     events = load()
 
-    def away() -> None:
+    def away(sent: Sent) -> None:
         wire.cut()
-        time.sleep(3)  # how long the server is gone, not a wait for a condition
+        # long enough for every client to be refused several times
+        until("clients to be refused", lambda: sent.refused >= 5 * CLIENTS, 60)
         wire.mend()
 
     sent = send_all(lambda: sink.url, sink.key, events, {400: away})

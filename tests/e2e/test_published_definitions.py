@@ -12,7 +12,7 @@ from platform_defs.runner.wake import wake
 from platform_defs.runner.work import Status
 from platform_defs.store.engine import transact
 from tests.e2e.warm import Warm
-from tests.supervisor.running import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("platform", ["embedded"], indirect=True)
 

@@ -16,7 +16,7 @@ from platform_defs.runner.work import Status
 from platform_defs.store.engine import open_engine
 from tests.e2e.lives import Lives
 from tests.e2e.warm import Warm
-from tests.supervisor.running import until
+from tests.waiting import until
 
 SLOTS = 8
 PARTITIONS = [f"{number:02d}" for number in range(20)]

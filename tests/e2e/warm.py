@@ -8,7 +8,7 @@ from platform_defs.runner import work
 from platform_defs.runner.child import PID_TAG
 from platform_defs.store.engine import open_engine
 from tests.e2e.platform_up import PlatformUp
-from tests.supervisor.running import until
+from tests.waiting import until
 
 
 class Warm(PlatformUp):

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from platform_defs.runner.fingerprint import bump, fingerprint
 from platform_defs.runner.reload import AGAIN_S, QUIET_S, CodeServer, ReloadFailed, Reloads
 from platform_defs.settings import Settings
-from tests.supervisor.running import until
+from tests.waiting import until
 
 
 class Server(CodeServer):

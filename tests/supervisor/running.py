@@ -7,26 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = Path(__file__).with_name("harness.py")
-T = TypeVar("T")
 
 SLEEPER = "import time; print('hello'); time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('hello'); time.sleep(600)"
-
-
-def until(what: str, look: Callable[[], T], seconds: float = 20) -> T:
-    """The first true answer of `look`; no test waits for a time, only for something to happen."""
-    deadline = time.monotonic() + seconds
-    while not (answer := look()):
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
-    return answer
 
 
 def lives(pid: int) -> bool:

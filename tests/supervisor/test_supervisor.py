@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from platform_defs.supervisor.child import Backoff
-from tests.supervisor.running import SLEEPER, STUBBORN, Running, lives, processes_of, until
+from tests.supervisor.running import SLEEPER, STUBBORN, Running, lives, processes_of
+from tests.waiting import until
 
 Start = Callable[..., Running]
 

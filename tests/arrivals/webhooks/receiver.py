@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Engine, insert, select
 
 from platform_defs.arrivals.webhooks import deliveries, subscriptions
+from platform_defs.arrivals.webhooks.deliveries import Delivery
 from platform_defs.arrivals.webhooks.sender import Sender
 from platform_defs.arrivals.webhooks.subscriptions import Subscription, Wanted
 from platform_defs.arrivals.webhooks.vault import Vault
@@ -151,6 +152,11 @@ def notify(engine: Engine, task_id: int = 1, at: datetime = EVENT, kpis: Sequenc
             at=at,
             zone=SHANGHAI,
         )
+
+
+def only(engine: Engine) -> Delivery:
+    (delivery,) = deliveries.listed(engine)
+    return delivery
 
 
 def row_of(engine: Engine, table: Any) -> Any:

@@ -1,0 +1,16 @@
+"""The one way in which tests wait: for something to happen, never for a time."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(what: str, look: Callable[[], T], seconds: float = 20) -> T:
+    """The first true answer of `look`."""
+    deadline = time.monotonic() + seconds
+    while not (answer := look()):
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+    return answer
