@@ -7,7 +7,7 @@ PACKAGES := platform_defs assets sensors resources
 # Without bytecode every new process compiles Dagster again, which triples its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up test lint services services-stop lock bench clean
+.PHONY: help up test lint services services-stop lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
