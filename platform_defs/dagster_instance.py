@@ -22,10 +22,8 @@ def prepare(settings: Settings) -> Path:
     """Creates what Dagster needs before any of its processes starts; returns DAGSTER_HOME."""
     home = settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
-    if url := settings.dagster_database_url:
-        ensure_database(url, collation=COLLATION)
-    else:
-        _create_embedded(home / INSTANCE)
+    if "storage" not in _overrides(settings):
+        _create_storage(settings)
     _write(home / "dagster.yaml", instance_config(settings))
     return home
 
@@ -85,11 +83,16 @@ def write_workspace(settings: Settings, host: str, port: int) -> Path:
     return path
 
 
-def _create_embedded(folder: Path) -> None:
-    if not (folder / "event_log.db").exists():
+def _create_storage(settings: Settings) -> None:
+    if url := settings.dagster_database_url:
+        from platform_defs.dagster_storage.mysql import PooledMySQLStorage
+
+        ensure_database(url, collation=COLLATION)
+        PooledMySQLStorage.create(url)
+    elif not (settings.dagster_home / INSTANCE / "event_log.db").exists():
         from platform_defs.dagster_storage.embedded import EmbeddedStorage
 
-        EmbeddedStorage.create(folder)
+        EmbeddedStorage.create(settings.dagster_home / INSTANCE)
 
 
 def _storage(url: URL | None, home: Path) -> dict[str, Any]:

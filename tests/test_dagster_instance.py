@@ -1,6 +1,8 @@
 """Dagster's instance: in files under the home, or in MySQL behind one pool, never with a password in a file."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,27 @@ def test_a_run_on_mysql_costs_no_handshakes(settings: Settings) -> None:
         event.listen(engine, "connect", lambda *connection: opened.append(connection))
         nothing_much.execute_in_process(instance=instance)
     assert len(opened) == 0
+
+
+@pytest.mark.needs("mysql")
+@pytest.mark.parametrize("database_url", ["mysql"], indirect=True)
+def test_processes_that_start_on_an_empty_database_at_once_all_find_the_tables(
+    tmp_path: Path, database_url: URL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PLATFORM_DB_URL", database_url.render_as_string(hide_password=False))
+    program = (
+        "from platform_defs import dagster_instance; from platform_defs.settings import Settings; import os;"
+        "settings = Settings.load(); dagster_instance.prepare(settings);"
+        "os.environ.update(dagster_instance.environment(settings));"
+        "from dagster import DagsterInstance; print(DagsterInstance.get().get_runs_count())"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    ended = [process.communicate() for process in started]
+    assert [out.strip() for out, _ in ended] == ["0"] * 4, ended
 
 
 @pytest.mark.needs("mysql")

@@ -13,10 +13,12 @@ from dagster_mysql.run_storage import MySQLRunStorage
 from dagster_mysql.schedule_storage import MySQLScheduleStorage
 from dagster_mysql.utils import mysql_url_from_config
 from sqlalchemy import Engine, create_engine
+from sqlalchemy.engine import URL
 
 from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
 from platform_defs.store.driver import keep_statements_as_written
 from platform_defs.store.engine import CONNECT_TIMEOUT_S, POOL_TIMEOUT_S, SOCKET_TIMEOUT_S
+from platform_defs.store.exclusive import alone_on
 
 RECYCLE_S = 1800
 
@@ -82,6 +84,12 @@ class PooledMySQLStorage(StorageOfParts):
         super().__init__(
             PooledRunStorage(mysql_url), PooledEventLogStorage(mysql_url), PooledScheduleStorage(mysql_url), inst_data
         )
+
+    @staticmethod
+    def create(url: URL) -> None:
+        """Tables of all three, once: of processes that create them side by side dagster-mysql lets the second fail."""
+        with alone_on(url):
+            PooledMySQLStorage(url.render_as_string(hide_password=False)).run_storage.dispose()
 
     @classmethod
     def config_type(cls) -> UserConfigSchema:

@@ -1,6 +1,5 @@
 """Brings a database to the schema of this code, once, whoever asks; and refuses to work on any other schema."""
 
-import hashlib
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
@@ -11,16 +10,16 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from platform_defs.errors import StoreError
 from platform_defs.store.engine import open_engine, read
 from platform_defs.store.errors import SchemaAhead, SchemaBehind
+from platform_defs.store.exclusive import alone_on
 from platform_defs.store.types import is_mysql
 
 FOLDER = Path(__file__).parent / "migrations"
-LOCK_WAIT_S = 600
 _UNKNOWN_DATABASE = 1049
 
 
@@ -109,14 +108,5 @@ def _exclusively(engine: Engine) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
         return
-    patient = open_engine(engine.url, pool_size=1, socket_timeout=None)
-    try:
-        with patient.begin() as connection:
-            # a lock name is global to the server and at most 64 characters long
-            name = "platform_migrate_" + hashlib.sha256(str(engine.url.database).encode()).hexdigest()[:32]
-            granted = connection.execute(text("SELECT GET_LOCK(:name, :wait)"), {"name": name, "wait": LOCK_WAIT_S})
-            if granted.scalar_one() != 1:
-                raise StoreError(f"another process has been migrating {engine.url.database} for {LOCK_WAIT_S} s")
-            yield connection
-    finally:
-        patient.dispose()  # the lock ends with its session, also when this process is killed
+    with alone_on(engine.url) as connection:
+        yield connection
