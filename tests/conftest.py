@@ -6,8 +6,10 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine, exists, literal, select, text, union_all
 from sqlalchemy.engine import URL, make_url
 
@@ -18,6 +20,7 @@ from tests.needs import Absent, find, require
 
 NOT_RUN = pytest.StashKey[dict[str, int]]()
 SKIPPED = pytest.StashKey[list[str]]()
+END_TO_END = Path(__file__).parent / "e2e"
 MUST_RUN_IN_CI = ("mysql", "neo4j")
 
 needs = pytest.mark.needs
@@ -35,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     # nor must the platform that runs in the tree: definitions are built from its models
     os.environ["PLATFORM_HOME"] = str(Path(tempfile.gettempdir(), f"no-platform-{uuid.uuid4().hex}"))
+    # a busy machine is not a fault of the code
+    settings.register_profile("platform", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("platform")
     config.stash[NOT_RUN] = defaultdict(int)
     config.stash[SKIPPED] = []
 
@@ -49,7 +55,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (dropped if absent else kept).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
-        items[:] = kept
+
+    # `make test` has two workers: one drives whole platforms, one after the other, while the other takes the rest
+    kept.sort(key=_is_end_to_end, reverse=True)
+    for item in kept:
+        item.add_marker(pytest.mark.xdist_group("e2e" if _is_end_to_end(item) else item.path.name))
+    items[:] = kept
+
+
+def _is_end_to_end(item: pytest.Item) -> bool:
+    return END_TO_END in item.path.parents
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker could not run, told to the process that prints the summary; every worker collects everything."""
+    _CONFIG[0].stash[NOT_RUN].update(getattr(node, "workeroutput", {}).get("not_run", {}))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -63,6 +84,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told["not_run"] = dict(session.config.stash[NOT_RUN])
     if os.environ.get("CI") and exitstatus == pytest.ExitCode.OK and _ci_complaints(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
