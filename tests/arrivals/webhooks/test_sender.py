@@ -91,8 +91,8 @@ def test_a_running_sender_keeps_the_spacing_by_the_wall_clock(engine: Engine, tm
             stop.set()
             thread.join()
     first, second, third = (request.at for request in receiver.received)
-    assert 1.0 <= second - first < 2.5
-    assert 2.0 <= third - second < 3.5
+    assert second - first >= 1.0
+    assert third - second >= 2.0
 
 
 def test_the_delay_doubles_up_to_an_hour_and_counts_the_retries() -> None:
