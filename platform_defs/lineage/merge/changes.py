@@ -10,6 +10,8 @@ from platform_defs.graph.model import (
     EdgeKey,
     Node,
     Operation,
+    Patch,
+    PatchNodes,
     UpsertEdges,
     UpsertNodes,
 )
@@ -35,6 +37,7 @@ def operations(state: State) -> list[Operation]:
     """In an order in which each can be carried out: what goes, then nodes, then edges."""
     settle(state)
     new_nodes: list[Node] = []
+    patches: list[Patch] = []
     new_edges: list[Edge] = []
     gone_nodes = sorted(id for id, node in state.nodes.items() if node is None and id in state.stored_nodes)
     gone_edges: list[EdgeKey] = []
@@ -44,9 +47,12 @@ def operations(state: State) -> list[Operation]:
             continue
         shown = node.ref is not None and exists(state, node.ref)
         wanted = written_node(id, node, _label(node) if shown else None, _set_at(state, node.ref))
-        change = wanted.props if stored is None else difference(stored.props, wanted.props)
-        if stored is None or change or wanted.labels != stored.labels:
-            new_nodes.append(Node(id, wanted.labels, change))
+        if stored is None:
+            new_nodes.append(wanted)
+        elif wanted.labels != stored.labels:
+            new_nodes.append(Node(id, wanted.labels, difference(stored.props, wanted.props)))
+        elif change := difference(stored.props, wanted.props):
+            patches.append(Patch(id, change))
         if node.ref is not None and (stored is None or _is_hidden(stored) == shown):
             stands, falls = _derived(state, node.ref, shown)
             new_edges += [Edge(*key) for key in stands]
@@ -68,6 +74,8 @@ def operations(state: State) -> list[Operation]:
         steps.append(DeleteNodes(gone_nodes))
     if new_nodes:
         steps.append(UpsertNodes(new_nodes))
+    if patches:
+        steps.append(PatchNodes(patches))
     if new_edges:
         steps.append(UpsertEdges(new_edges))
     return steps
