@@ -27,7 +27,7 @@ up: $(VENV)/runtime ## start the platform with demo data; ARGS="--api-port 8001"
 	$(BIN)/platform up $(ARGS)
 
 test: $(VENV)/dev ## all tests that this machine can run; ARGS="-k name" passes options on
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/dev ## format and fix what ruff can fix
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -55,16 +55,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (dropped if absent else kept).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
-
-    # `make test` has two workers: one drives whole platforms, one after the other, while the other takes the rest
-    kept.sort(key=_is_end_to_end, reverse=True)
-    for item in kept:
-        item.add_marker(pytest.mark.xdist_group("e2e" if _is_end_to_end(item) else item.path.name))
-    items[:] = kept
+    # first: they take longest
+    items[:] = sorted(kept, key=lambda item: END_TO_END not in item.path.parents)
 
 
-def _is_end_to_end(item: pytest.Item) -> bool:
-    return END_TO_END in item.path.parents
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`make test` has two workers: one drives whole platforms, one after the other, the other takes the rest."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "e2e" if END_TO_END in Path(config.rootpath, file).parents else file
+
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -81,7 +81,10 @@ class Runner:
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT; then ends its runs and leaves."""
-        listener = wake.listen(self._settings.home)
+        with wake.listening(self._settings.home) as listener:
+            self._listen(listener)
+
+    def _listen(self, listener: socket.socket) -> None:
         woken, waker = socket.socketpair()
         for end in (woken, waker):
             end.setblocking(False)
@@ -96,7 +99,7 @@ class Runner:
                 for key, _ in self._selector.select(self._pause()):
                     self._guarded(key.data)
         finally:
-            self._leave(listener, woken, waker)
+            self._leave(woken, waker)
 
     def _tick(self) -> None:
         if not self._recovered:
@@ -435,7 +438,6 @@ class Runner:
         for end in sockets:
             end.close()
         self._selector.close()
-        (self._settings.home / wake.SOCKET).unlink(missing_ok=True)
         self._guarded(lambda: registry.stop(self._engine, self._me))
 
 

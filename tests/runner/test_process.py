@@ -7,8 +7,10 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from sqlalchemy import Engine
 
+from platform_defs.errors import PlatformError
 from platform_defs.runner import registry, wake
 from platform_defs.runner.fingerprint import _sources, bump, fingerprint
 from platform_defs.runner.process import ProcessId
@@ -36,11 +38,21 @@ def test_a_wake_up_arrives_also_in_a_home_with_a_very_long_name(tmp_path: Path) 
     home.mkdir()
     assert not wake.wake(home)
     assert not wake.wake(home / "absent")
-    with wake.listen(home) as listener:
+    with wake.listening(home) as listener:
         assert wake.wake(home)
         assert listener.recv(8) == b"\n"
         assert stat.S_IMODE((home / wake.SOCKET).stat().st_mode) == 0o600
     assert not wake.wake(home)
+
+
+def test_a_second_runner_of_a_home_is_refused_and_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    with wake.listening(tmp_path) as listener:
+        with pytest.raises(PlatformError, match="another runner serves"), wake.listening(tmp_path):
+            pass
+        assert wake.wake(tmp_path)
+        assert listener.recv(8) == b"\n"
+    with wake.listening(tmp_path):
+        assert wake.wake(tmp_path)
 
 
 def test_changing_rows_that_definitions_are_built_from_changes_the_fingerprint(engine: Engine) -> None:
