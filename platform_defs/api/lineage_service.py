@@ -1,6 +1,7 @@
 """The sink as the API process runs it: its own pools with short timeouts, so that no store can hold a client up."""
 
 import logging
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -34,11 +35,10 @@ POOL_SIZE = 4
 READERS = 2
 # What is rebuilt while a request waits; a larger tenant's graph is the runner's work.
 REBUILD_AT_ONCE = 500
-STATEMENT_TIMEOUT_S = 3
 # max_allowed_packet where nobody raised it, on the oldest server we speak to
 LEAST_PACKET = 4 * 1024 * 1024
-PATIENCE = Patience(connect=2, pool=2.0, sqlite_busy=3.0)
-GRAPH_TIMEOUTS = Timeouts(connect=1.0, acquire=1.5, transaction=3.0, retry=1.0)
+# Parts of the time in which a request is answered: what waits longer than these is answered 503 before it ends.
+STATEMENT, POOL, RETRY = 3 / 4, 1 / 2, 1 / 4
 
 
 class LineageService:
@@ -49,12 +49,24 @@ class LineageService:
         self.measures = Measures(registry)
         self.readers = CapacityLimiter(READERS)
         self.writers = CapacityLimiter(READERS)
+        deadline = settings.lineage_deadline_s
         self._engine = open_engine(
-            engine.url, pool_size=POOL_SIZE, socket_timeout=STATEMENT_TIMEOUT_S, patience=PATIENCE
+            engine.url,
+            pool_size=POOL_SIZE,
+            socket_timeout=math.ceil(deadline * STATEMENT),
+            patience=Patience(
+                connect=math.ceil(deadline * POOL), pool=deadline * POOL, sqlite_busy=deadline * STATEMENT
+            ),
         )
         assert isinstance(self._engine.pool, QueuePool)
         self.measures.watch_pool(self._engine.pool.checkedout, POOL_SIZE)
-        self._graph = open_graph(settings, self._engine, timeouts=GRAPH_TIMEOUTS)
+        timeouts = Timeouts(
+            connect=deadline * RETRY,
+            acquire=deadline * POOL * STATEMENT,
+            transaction=deadline * STATEMENT,
+            retry=deadline * RETRY,
+        )
+        self._graph = open_graph(settings, self._engine, timeouts=timeouts)
         self.intake = Intake(StoredTenants(self._engine))
         committer: Committer = (
             EmbeddedCommitter(self._engine, self.measures)

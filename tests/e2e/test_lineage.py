@@ -51,6 +51,8 @@ from tests.lineage_events import run_event
 from tests.needs import require
 from tests.waiting import until
 
+pytestmark = pytest.mark.hurried
+
 PATH = "/api/openlineage"
 Command = Callable[..., tuple[int, str]]
 BACKENDS = (
