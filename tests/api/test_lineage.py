@@ -21,11 +21,15 @@ from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
 from platform_defs.graph.errors import GraphUnavailable, InvalidGraphValue
 from platform_defs.graph.lines import graph_lines
+from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
 from platform_defs.graph.open import open_graph
 from platform_defs.lineage import commit, dead_letters, marks, raw
-from platform_defs.lineage.apply import Outcome
+from platform_defs.lineage.apply import Outcome, Stamped, apply_events
+from platform_defs.lineage.events import parse_event
+from platform_defs.lineage.extract import facts_of
 from platform_defs.lineage.recovery import recover
 from platform_defs.lineage.sink import STORE_DOWN, TOO_LATE
+from platform_defs.lineage.version import version_of
 from platform_defs.settings import Settings
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.lineage import lineage_dead_letter, lineage_events, lineage_sql, lineage_sql_run
@@ -37,7 +41,7 @@ from tests.needs import require
 from tests.waiting import until
 
 PATH = "/api/openlineage"
-# tests share the machine, and a Neo4j that just started plans every statement first
+# tests share the machine
 UNHURRIED_S = 20.0
 BACKENDS = (
     pytest.param(("sqlite", "embedded")),
@@ -90,9 +94,25 @@ class Client:
         return list(graph_lines(self.running.app.state.graph.for_tenant((tenant or self.backend.tenant).id)))
 
 
+@pytest.fixture(scope="session")
+def planned() -> None:
+    """A Neo4j that just started plans every statement first, on a busy machine for longer than any client waits."""
+    graph = Neo4jGraph(require("neo4j"), timeouts=Timeouts(transaction=60.0, retry=60.0))
+    graph.ensure_schema()
+    tenant = Tenant(randint(10**9, 10**12), uuid.uuid4().hex, "Warm-up")
+    event = parse_event(run_event())
+    facts = facts_of(event, SourceType.COMPUTE).facts
+    for mark in ("0" * 64, "1" * 64):
+        apply_events(graph.for_tenant(tenant.id), tenant, [Stamped(version_of(event.event_time, mark), facts)])
+    graph.for_tenant(tenant.id).clear()
+    graph.close()
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, migrated: dict[str, Engine]) -> Iterator[Backend]:
     store, graph = request.param
+    if graph == "neo4j":
+        request.getfixturevalue("planned")
     engine = migrated[store]
     number = randint(10**9, 10**12)  # Neo4j is shared: a tenant of its own keeps a test to itself
     tenant, other = (Tenant(id, f"t{id}", f"Tenant {id}") for id in (number, number + 1))

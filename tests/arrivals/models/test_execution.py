@@ -250,7 +250,7 @@ engine = open_engine(sys.argv[1])
 kpis = [Kpi("K", "", "CASE WHEN x.n = 1 THEN y.n END")]
 computed(engine, model(sql + " WHERE x.n < 2 AND y.n < 2", kpis=kpis))
 before = peak()
-counts = computed(engine, model(sql, kpis=kpis))
+counts = computed(engine, model(sql, kpis=kpis), timeout_s=300)
 print(counts.computed, counts.stored, peak() - before)
 engine.dispose()
 """
