@@ -38,10 +38,18 @@ class Assets:
         self._props: dict[Ref, dict[str, Any]] = {}
         self._places: dict[Ref, int] = {}
         self._labels: dict[Ref, str] = {}
+        self._with_all_entries: set[Ref] = set()
         self._seen: set[tuple[str, Ref, Ref]] = set()
         self._in_sets: set[Ref] = set()
 
-    def exists(self, ref: Ref, props: Mapping[str, Any] | None = None, *, label: str | None = None) -> None:
+    def exists(
+        self,
+        ref: Ref,
+        props: Mapping[str, Any] | None = None,
+        *,
+        label: str | None = None,
+        all_entries: bool = False,
+    ) -> None:
         """The asset and what it hangs below; each has at least its name."""
         # the column set says that already, and costs nothing where it is unchanged
         if ref in self._in_sets and not props:
@@ -55,6 +63,8 @@ class Assets:
             self._facts.append(None)
         if props:
             self._props[ref].update(props)
+        if all_entries:
+            self._with_all_entries.add(ref)
 
     def linked(self, link: Linked) -> None:
         """One edge per type and ends; the first wins."""
@@ -72,7 +82,7 @@ class Assets:
     def facts(self) -> tuple[Fact, ...]:
         facts = list(self._facts)
         for ref, place in self._places.items():
-            facts[place] = Exists(ref, self._labels[ref], self._props[ref])
+            facts[place] = Exists(ref, self._labels[ref], self._props[ref], ref in self._with_all_entries)
         return tuple(fact for fact in facts if fact is not None)
 
 

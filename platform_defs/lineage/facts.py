@@ -53,12 +53,14 @@ def _parent(kind: str, name: tuple[str, ...]) -> Ref | None:
 class Exists:
     """The asset exists, under this graph label, with these properties; a property that is None is removed.
 
-    A property `properties.KEY` is one entry of the map `properties`, versioned by itself.
+    A property `properties.KEY` is one entry of the map `properties`, versioned by itself. all_entries: these are all
+    that the map has; others, which were said before, are gone. (Columns have no such map.)
     """
 
     ref: Ref
     label: str
     props: Mapping[str, Any] = field(default_factory=dict)
+    all_entries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +110,12 @@ class LinkSet:
     links: tuple[Linked, ...]
 
 
-Fact: TypeAlias = Exists | Dropped | Renamed | ColumnSet | Linked | Unlinked | LinkSet
+@dataclass(frozen=True, slots=True)
+class ColumnsUnlinked:
+    """The outgoing links of these types of all columns of the table are gone, whichever columns it has."""
+
+    table: Ref
+    types: frozenset[str]
+
+
+Fact: TypeAlias = Exists | Dropped | Renamed | ColumnSet | Linked | Unlinked | LinkSet | ColumnsUnlinked

@@ -11,7 +11,18 @@ from platform_defs.graph.batch import merge_props
 from platform_defs.graph.model import Applied, Edge, EdgeKey, Node, Operation, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import GraphStore, GraphTransaction
 from platform_defs.lineage.apply import Stamped, apply_events
-from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Ref, Renamed, Unlinked
+from platform_defs.lineage.facts import (
+    ColumnSet,
+    ColumnsUnlinked,
+    Dropped,
+    Exists,
+    Fact,
+    Linked,
+    LinkSet,
+    Ref,
+    Renamed,
+    Unlinked,
+)
 from platform_defs.lineage.version import Version
 from tests.graph.plain_model import PlainModel
 
@@ -87,7 +98,7 @@ table_props = st.fixed_dictionaries(
 )
 
 
-def exists(ref: Ref, props: Mapping[str, Any]) -> list[Fact]:
+def exists(ref: Ref, props: Mapping[str, Any], all_entries: bool = False) -> list[Fact]:
     labels = {
         "table": "Table",
         "column": "Column",
@@ -96,12 +107,14 @@ def exists(ref: Ref, props: Mapping[str, Any]) -> list[Fact]:
         "tag": "Tag",
         "sql": "SQL",
     }
-    return [Exists(ref, labels[ref.kind], {**props, "name": ref.name[-1]})]
+    return [Exists(ref, labels[ref.kind], {**props, "name": ref.name[-1]}, all_entries)]
 
 
-def loaded(table: Ref, props: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]) -> list[Fact]:
+def loaded(
+    table: Ref, props: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], all_entries: bool = False
+) -> list[Fact]:
     some = tuple(Exists(column(table, name), "Column", given[name]) for name in given)
-    return [Exists(table, "Table", props), ColumnSet(table, some)]
+    return [Exists(table, "Table", props, all_entries), ColumnSet(table, some)]
 
 
 def tagged(asset: Ref, tags: list[Ref]) -> list[Fact]:
@@ -132,11 +145,23 @@ def ran(sql: Ref, source: Ref, target: Ref, pair: tuple[str, str], kind: str, wi
     return facts
 
 
+def derived(output: Ref, source: Ref, kind: str) -> list[Fact]:
+    return [
+        Exists(output, "Column"),
+        Exists(source, "Column"),
+        Linked("DERIVES_FROM", output, source, {"type": kind}),
+    ]
+
+
+def underived(table: Ref) -> list[Fact]:
+    return [ColumnsUnlinked(table, frozenset({"DERIVES_FROM"}))]
+
+
 plain_events = st.one_of(
-    st.builds(exists, tables, table_props),
+    st.builds(exists, tables, table_props, st.booleans()),
     st.builds(exists, columns, column_props),
-    st.builds(exists, st.sampled_from([*SCHEMAS, CATALOG, *TAGS]), table_props),
-    st.builds(loaded, tables, table_props, st.dictionaries(names, column_props)),
+    st.builds(exists, st.sampled_from([*SCHEMAS, CATALOG, *TAGS]), table_props, st.booleans()),
+    st.builds(loaded, tables, table_props, st.dictionaries(names, column_props), st.booleans()),
     st.builds(loaded, tables, table_props, st.sampled_from([{"x": {}}, {"x": {"dataType": "p"}, "y": {}}])),
     st.builds(lambda ref: [Dropped(ref)], st.one_of(tables, columns, st.sampled_from([*TAGS, *METRICS, *SQLS]))),
     st.builds(lambda ref: [Dropped(ref)], st.sampled_from([*SCHEMAS, CATALOG])),
@@ -161,6 +186,9 @@ plain_events = st.one_of(
         st.sampled_from(["DIRECT", "INDIRECT"]),
         st.booleans(),
     ),
+    st.builds(derived, columns, columns, st.sampled_from(["DIRECT", "INDIRECT"])),
+    st.builds(underived, tables),
+    st.builds(lambda table, *link: [*underived(table), *derived(*link)], tables, columns, columns, st.just("DIRECT")),
     st.builds(lambda ref, name: [Dropped(ref), *exists(column(ref, name), {})], tables, names),
 )
 renames = st.one_of(
@@ -193,7 +221,8 @@ def arrive(store: GraphStore, tenant: Tenant, groups: Sequence[Sequence[Stamped]
     return rebuilds
 
 
-# few names and few events, so that they meet: of one table's columns, of a schema's metrics, of names that move
+# few names and few events, so that they meet: of one table's columns, of a schema's metrics, of what is taken back as
+# a whole, of names that move
 
 _x_or_y = st.sampled_from([column(TABLES[0], name) for name in ("x", "y")])
 _dropped = st.builds(lambda ref: [Dropped(ref)], _x_or_y)
@@ -218,6 +247,28 @@ metric_events = st.one_of(
     st.builds(lambda unit: [Exists(METRICS[0], "AtomicMetric", {"unit": unit})], words),
     st.builds(lambda schema: [Unlinked("HAS_METRIC", schema, METRICS[0])], st.sampled_from(SCHEMAS)),
     st.builds(lambda ref: [Dropped(ref)], st.sampled_from([*SCHEMAS, CATALOG, METRICS[0]])),
+)
+_entries = st.fixed_dictionaries({}, optional={"properties.k": words, "properties.l": st.just("p")})
+entry_events = st.one_of(
+    st.builds(exists, st.just(TABLES[0]), _entries, st.booleans()),
+    st.builds(exists, st.just(TABLES[0]), _entries, st.booleans()),
+    st.builds(lambda ref: [Dropped(ref)], st.sampled_from([TABLES[0], SCHEMAS[0]])),
+)
+_derived = st.builds(derived, _x_or_y, st.just(column(TABLES[1], "w")), st.sampled_from(["p", "q"]))
+derived_events = st.one_of(
+    _derived,
+    st.builds(underived, st.sampled_from(TABLES[:2])),
+    st.builds(lambda taken, said: [*taken, *said], st.builds(underived, st.just(TABLES[0])), _derived),
+    st.builds(loaded, st.just(TABLES[0]), st.just({}), st.sampled_from([{"x": {}}, {"x": {}, "y": {}}])),
+    st.builds(lambda ref: [LinkSet(ref, frozenset({"DERIVES_FROM"}), ())], _x_or_y),
+    st.builds(lambda ref: [Dropped(ref)], st.sampled_from([TABLES[0], SCHEMAS[0], column(TABLES[0], "x")])),
+)
+_a_or_b = st.sampled_from(TABLES[:2])
+moving_wholes = st.one_of(
+    st.builds(exists, _a_or_b, _entries, st.booleans()),
+    st.builds(derived, st.builds(column, _a_or_b, st.just("x")), st.just(column(TABLES[2], "w")), st.just("p")),
+    st.builds(underived, _a_or_b),
+    st.builds(lambda ref, new: [Renamed(ref, new)], _a_or_b, _a_or_b),
 )
 _two = st.sampled_from([TABLES[0], TABLES[1], TABLES[3]])
 moving_events = st.one_of(

@@ -8,7 +8,18 @@ from platform_defs.canonical import canonical_json
 from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.model import Edge, Node
 from platform_defs.lineage.apply import Stamped
-from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Ref, Renamed, Unlinked
+from platform_defs.lineage.facts import (
+    ColumnSet,
+    ColumnsUnlinked,
+    Dropped,
+    Exists,
+    Fact,
+    Linked,
+    LinkSet,
+    Ref,
+    Renamed,
+    Unlinked,
+)
 
 LABELS = {"catalog": "Catalog", "schema": "Schema", "table": "Table", "column": "Column", "sql": "SQL", "tag": "Tag"}
 NAMED = ("catalog", "schema", "table", "column", "tag")
@@ -101,7 +112,10 @@ class Reference:
                 continue
             ref = self._now(said.ref, at)
             props = found.setdefault(ref, {})
-            props |= {name: value for name, value in said.props.items() if name != "name" or ref.kind not in NAMED}
+            left_out = {"name"} if ref.kind in NAMED else set()
+            if self._entries_replaced(said.ref, at):
+                left_out |= {name for name in said.props if name.startswith("properties.")}
+            props |= {name: value for name, value in said.props.items() if name not in left_out}
             labels[ref] = LABELS.get(ref.kind) or said.label
         own = Node(str(self.tenant.id), {"Tenant"}, {"code": self.tenant.code, "name": self.tenant.name})
         nodes: dict[Ref | None, Node] = {None: own}
@@ -132,10 +146,20 @@ class Reference:
 
     def _replaced(self, link: Linked | Unlinked, at: str) -> bool:
         return any(
-            isinstance(fact, LinkSet) and link.type in fact.types and start < stamp < end and fact.source == name
-            for start, end, name in self._names(link.source, at)
-            for stamp, fact in self.facts
+            (isinstance(fact, LinkSet) and link.type in fact.types and fact.source == name)
+            or (isinstance(fact, ColumnsUnlinked) and link.type in fact.types and fact.table == name.parent)
+            for name, fact in self._later(link.source, at)
         )
+
+    def _entries_replaced(self, ref: Ref, at: str) -> bool:
+        return any(
+            isinstance(fact, Exists) and fact.all_entries and fact.ref == name for name, fact in self._later(ref, at)
+        )
+
+    def _later(self, ref: Ref, at: str) -> Iterator[tuple[Ref, Fact]]:
+        """All later facts, each with the name that what was called `ref` bore by then."""
+        for start, end, name in self._names(ref, at):
+            yield from ((name, fact) for stamp, fact in self.facts if start < stamp < end)
 
 
 def _shown(props: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from platform_defs.access.principal import SourceType
 from platform_defs.lineage.compute.names import logical_table
 from platform_defs.lineage.events import Dataset, parse_event
 from platform_defs.lineage.extract import Extraction, facts_of
-from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Linked, LinkSet, Ref
+from platform_defs.lineage.facts import ColumnSet, ColumnsUnlinked, Dropped, Exists, Linked, LinkSet, Ref
 from tests.lineage.wire import at_catalog, dataset, facet, gravitino, run_event, schema
 
 PG = "postgres://db:5432"
@@ -219,6 +219,14 @@ def test_deleted_facets_remove_what_they_described() -> None:
         ("y", frozenset({"DERIVES_FROM"}), ()),
         ("z", frozenset({"DERIVES_FROM"}), ()),
     }
+
+
+@pytest.mark.parametrize("content", [{}, {"fields": {}}, {"fields": None}])
+def test_a_deleted_column_lineage_without_its_content_is_all_that_the_table_had(content: dict[str, Any]) -> None:
+    about = dataset(PG, "d.s.b", schema=schema("y"), columnLineage={"_deleted": True} | content)
+    for raw in (run_event(outputs=[about]), {"eventTime": "2024-05-01", "dataset": about}):
+        cut = [fact for fact in extracted(raw).facts if isinstance(fact, ColumnsUnlinked | LinkSet)]
+        assert cut == [ColumnsUnlinked(table(PG, "d", "s", "b"), frozenset({"DERIVES_FROM"}))]
 
 
 # column lineage

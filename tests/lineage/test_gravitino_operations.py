@@ -70,6 +70,7 @@ TABLE_FACTS: tuple[Fact, ...] = (
             "creator": "ann",
             "createTime": "2024-01-01T00:00:00Z",
         },
+        all_entries=True,
     ),
     ColumnSet(
         ORDERS,
@@ -180,7 +181,10 @@ MATRIX: dict[str, tuple[dict[str, Any], tuple[Fact, ...]]] = {
     "create_schema": (at_catalog("sales"), (THE_CATALOG, THE_SCHEMA)),
     "alter_schema": (
         at_catalog("sales", gravitino=facet(description="all sales", properties={"k": "v"})),
-        (THE_CATALOG, Exists(SALES, "Schema", {"name": "sales", "description": "all sales", "properties.k": "v"})),
+        (
+            THE_CATALOG,
+            Exists(SALES, "Schema", {"name": "sales", "description": "all sales", "properties.k": "v"}, True),
+        ),
     ),
     "load_schema": (at_catalog("sales"), (THE_CATALOG, THE_SCHEMA)),
     "drop_schema": (at_catalog("sales"), (Dropped(SALES),)),
@@ -199,6 +203,7 @@ MATRIX: dict[str, tuple[dict[str, Any], tuple[Fact, ...]]] = {
                     "description": "the lake",
                     "properties.uri": "thrift://h",
                 },
+                all_entries=True,
             ),
         ),
     ),
@@ -222,7 +227,7 @@ for kind, (label, values, props) in GLOSSARY.items():
     identity = "name" if kind == "tag" else "code"
     ref = Ref(kind, (str(values[identity]),))
     for verb in ("create", "alter"):
-        MATRIX[f"{verb}_{kind}"] = (pairs("x", **values), (Exists(ref, label, props),))
+        MATRIX[f"{verb}_{kind}"] = (pairs("x", **values), (Exists(ref, label, props, kind == "tag"),))
     MATRIX[f"drop_{kind}"] = (pairs("x", **{identity: values[identity]}), (Dropped(ref),))
 
 
@@ -303,6 +308,42 @@ def test_properties_are_set_and_removed_one_by_one() -> None:
     assert facts == table_facts(**{"properties.a.b": "1", "properties.c": None})
 
 
+@pytest.mark.parametrize("operation", ["create_table", "load_table", "alter_table"])
+@pytest.mark.parametrize(
+    ("said", "entries", "all_entries"),
+    [
+        ({"properties": {"k": 1}}, {"properties.k": "1"}, True),
+        ({"properties": {}}, {}, True),
+        ({"properties": None}, {}, False),
+        ({"properties": "odd"}, {}, False),
+        ({}, {}, False),
+    ],
+)
+def test_a_map_of_properties_is_all_of_them_and_none_says_nothing(
+    operation: str, said: dict[str, Any], entries: dict[str, str], all_entries: bool
+) -> None:
+    facts = extracted(gravitino(operation, at_catalog("sales.orders", gravitino=facet(**said)))).facts
+    props = {"name": "orders", "producer": PRODUCER, **entries}
+    assert facts == (THE_CATALOG, THE_SCHEMA, Exists(ORDERS, "Table", props, all_entries))
+
+
+def test_changes_of_properties_go_into_the_map_that_comes_with_them() -> None:
+    changes = [
+        {"type": "SET_PROPERTY", "propertyKey": "new", "propertyValue": "1"},
+        {"type": "REMOVE_PROPERTY", "propertyKey": "old"},
+    ]
+    about = facet(changes=changes, properties={"old": "0", "kept": "2"})
+    facts = extracted(gravitino("alter_table", at_catalog("sales.orders", gravitino=about))).facts
+    entries = {"properties.old": None, "properties.kept": "2", "properties.new": "1"}
+    assert facts[-1] == Exists(ORDERS, "Table", {"name": "orders", "producer": PRODUCER, **entries}, True)
+
+
+@pytest.mark.parametrize(("text", "all_entries"), [("{}", True), ("null", False), ("{", False), (None, False)])
+def test_the_properties_of_a_tag_are_all_of_them_if_they_are_told(text: str | None, all_entries: bool) -> None:
+    facts = extracted(gravitino("alter_tag", pairs("x", name="pii", properties=text))).facts
+    assert facts == (Exists(Ref("tag", ("pii",)), "Tag", {"name": "pii"}, all_entries),)
+
+
 COLUMN_CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
         {
@@ -377,7 +418,7 @@ def test_a_statement_that_made_the_table_is_its_lineage_too() -> None:
 
 def test_a_deleted_facet_takes_back_what_it_said() -> None:
     facts = extracted(gravitino("load_schema", at_catalog("sales", gravitino={"_deleted": True}))).facts
-    assert facts == (THE_CATALOG, Exists(SALES, "Schema", {"name": "sales", "description": None}))
+    assert facts == (THE_CATALOG, Exists(SALES, "Schema", {"name": "sales", "description": None}, True))
 
 
 # tags

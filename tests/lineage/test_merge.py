@@ -1,5 +1,7 @@
 """The graph is a function of the set of events: any order, any repetition, any grouping, on every store."""
 
+from itertools import permutations
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,18 +22,25 @@ from tests.lineage.merging import (
     arrive,
     column,
     column_events,
+    derived,
+    derived_events,
+    entry_events,
+    exists,
     histories,
     loaded,
     metric_events,
     moving_events,
+    moving_wholes,
     plain_events,
     ran,
     registered,
     renames,
+    underived,
 )
 from tests.lineage.reference import Reference
 
 TENANT = Tenant(7, "seven", "Seven")
+SOURCE = column(TABLES[2], "w")
 History = tuple[list[Stamped], list[list[Stamped]]]
 
 many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -47,12 +56,33 @@ def test_columns_and_metrics_in_any_order_end_in_the_reference_and_never_need_a_
 
 
 @many
+@given(histories(entry_events) | histories(derived_events) | histories(st.one_of(entry_events, derived_events)))
+def test_what_is_taken_back_as_a_whole_in_any_order_ends_in_the_reference_and_never_needs_a_rebuild(
+    history: History,
+) -> None:
+    in_order, groups = history
+    store = PlainStore(TENANT.id)
+    assert arrive(store, TENANT, groups) == 0
+    assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()
+
+
+@many
 @given(histories(moving_events))
 def test_names_that_move_in_any_order_end_in_the_reference(history: History) -> None:
     in_order, groups = history
     store = PlainStore(TENANT.id)
     arrive(store, TENANT, groups)
     assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()
+
+
+@many
+@given(histories(moving_wholes) | histories(st.one_of(moving_wholes, moving_events)))
+def test_what_is_taken_back_as_a_whole_of_names_that_move_in_any_order_ends_in_the_reference(history: History) -> None:
+    in_order, groups = history
+    for arriving in (groups, [[event] for event in in_order]):
+        store = PlainStore(TENANT.id)
+        arrive(store, TENANT, arriving)
+        assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()
 
 
 @many
@@ -157,3 +187,55 @@ def test_the_same_columns_said_again_undo_what_was_said_of_a_column_in_between()
         store = PlainStore(TENANT.id)
         assert arrive(store, TENANT, [[one] for one in history]) == 0
         assert list(graph_lines(store)) == Reference(TENANT, history).lines()
+
+
+def test_what_was_stored_before_anything_was_taken_back_as_a_whole_can_be_taken_back() -> None:
+    """The keys of that memory are absent until then: so is all that an older version of this package stored."""
+    table, source = TABLES[0], column(TABLES[1], "x")
+    store = PlainStore(TENANT.id)
+    history = [
+        event(1, *loaded(table, {"properties.k": "v"}, {"x": {}, "y": {}})),
+        event(2, *derived(column(table, "x"), source, "p")),
+    ]
+    apply_events(store, TENANT, history)
+    memories = [item.props.get("_facts", "") for item in store.stream()]
+    assert not any('"entries"' in facts or '"columnSets"' in facts for facts in memories)
+    history.append(event(3, Exists(table, "Table", {"properties.l": "w"}, all_entries=True), *underived(table)))
+    apply_events(store, TENANT, history[2:])
+    shown = list(graph_lines(store))
+    assert shown == Reference(TENANT, history).lines()
+    assert not any("DERIVES_FROM" in line for line in shown)
+
+
+def test_taking_back_the_lineage_of_a_wide_table_costs_a_few_reads() -> None:
+    table = TABLES[0]
+    store = PlainStore(TENANT.id)
+    wide = {f"c{at}": {} for at in range(50)}
+    links = [event(at, *derived(column(table, f"c{at}"), column(TABLES[1], "x"), "p")) for at in range(2, 40)]
+    apply_events(store, TENANT, [event(1, *loaded(table, {}, wide)), *links])
+    store.reads.clear()
+    apply_events(store, TENANT, [event(99, *underived(table))])
+    # the table, its columns, their lineage, and where that leads to
+    assert store.reads == ["nodes", "edges", "nodes", "edges", "nodes", "nodes"]
+    assert not any("DERIVES_FROM" in line for line in graph_lines(store))
+
+
+def test_what_is_taken_back_as_a_whole_goes_with_a_rename_and_not_to_who_takes_the_name_in_every_order() -> None:
+    old, new = TABLES[0], TABLES[1]
+
+    def said(table: Ref, at: int) -> Stamped:
+        return event(at, *exists(table, {f"properties.k{at}": "v"}), *derived(column(table, "x"), SOURCE, str(at)))
+
+    def taken_back(table: Ref, at: int) -> Stamped:
+        return event(at, *exists(table, {}, all_entries=True), *underived(table))
+
+    moved = event(3, Renamed(old, new))
+    for history in (
+        [said(old, 1), taken_back(old, 2), moved, event(4, *exists(new, {"properties.l": "v"}))],
+        [said(old, 1), moved, event(4, *underived(old)), said(old, 5)],
+    ):
+        expected = Reference(TENANT, history).lines()
+        for order in permutations(history):
+            store = PlainStore(TENANT.id)
+            arrive(store, TENANT, [[one] for one in order])
+            assert list(graph_lines(store)) == expected

@@ -20,7 +20,22 @@ from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked
 from platform_defs.lineage.rebuild import rebuild
 from platform_defs.lineage.version import version_of
 from tests.graph.conftest import GRAPHS, random_tenant
-from tests.lineage.merging import SCHEMAS, TABLES, arrive, column, histories, loaded, plain_events, ran, renames, tagged
+from tests.lineage.merging import (
+    SCHEMAS,
+    TABLES,
+    arrive,
+    column,
+    derived,
+    entry_events,
+    histories,
+    loaded,
+    moving_wholes,
+    plain_events,
+    ran,
+    renames,
+    tagged,
+    underived,
+)
 from tests.lineage.reference import Reference
 from tests.needs import require
 
@@ -95,7 +110,9 @@ def test_any_order_ends_in_the_reference_and_a_rebuild_changes_nothing(
     place: str, graph: Graph, migrated: dict[str, Engine]
 ) -> None:
     @settings(max_examples=EXAMPLES[place], deadline=None, suppress_health_check=list(HealthCheck))
-    @given(histories(st.one_of(plain_events, plain_events, renames)))
+    @given(
+        histories(st.one_of(plain_events, plain_events, renames)) | histories(st.one_of(moving_wholes, entry_events))
+    )
     def same(history: History) -> None:
         in_order, groups = history
         tenant = new_tenant()
@@ -247,3 +264,18 @@ def test_old_tombstones_are_pruned_and_the_graph_stays_as_it_is(store: GraphStor
     assert prune(store, START + timedelta(minutes=90)) == 0
     apply_events(store, tenant, [event(70, ColumnSet(C, (Exists(column(C, "x"), "Column"),)))])
     assert lines(store) == before
+
+
+def test_that_column_lineage_was_taken_back_is_forgotten_with_the_drop_of_its_table(
+    store: GraphStore, tenant: Tenant
+) -> None:
+    late = event(0, *derived(column(A, "x"), column(B, "y"), "p"))
+    apply_events(store, tenant, [event(1, Exists(SCHEMAS[0], "Schema")), event(2, *underived(A))])
+    assert prune(store, START + timedelta(minutes=1.5)) == 0
+    apply_events(store, tenant, [late])
+    assert "DERIVES_FROM" not in "".join(lines(store))
+    apply_events(store, tenant, [event(4, Dropped(A)), event(5, *underived(A))])
+    assert prune(store, START + timedelta(minutes=30)) > 0
+    assert A.id not in {item.id for item in store.stream() if isinstance(item, Node)}
+    apply_events(store, tenant, [late])
+    assert "DERIVES_FROM" in "".join(lines(store))

@@ -1,5 +1,6 @@
 """The operation matrix of the seed on the real graph stores: what each operation leaves in the graph."""
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from platform_defs.lineage.version import version_of
 from tests.graph.conftest import GRAPHS
 from tests.lineage.test_gravitino_operations import GLOSSARY, MATRIX, METRIC
 from tests.lineage.test_merge_stores import new_tenant, open_graphs
-from tests.lineage.wire import CATALOG, at_catalog, facet, gravitino, pairs, schema
+from tests.lineage.wire import CATALOG, at_catalog, at_metalake, facet, gravitino, pairs, run_event, schema
 
 __all__ = ["open_graphs"]  # the fixture
 
@@ -98,10 +99,12 @@ def tenant(graph: Graph) -> Iterator[Tenant]:
 
 
 def happen(graph: Graph, tenant: Tenant, minute: int, operation: str, about: dict[str, Any]) -> None:
-    event = parse_event(gravitino(operation, about, eventTime=(START + timedelta(minutes=minute)).isoformat()))
-    stamped = Stamped(
-        version_of(event.event_time, fingerprint(tenant.id, event)), facts_of(event, SourceType.GRAVITINO).facts
-    )
+    post(graph, tenant, minute, gravitino(operation, about), SourceType.GRAVITINO)
+
+
+def post(graph: Graph, tenant: Tenant, minute: int, raw: dict[str, Any], source_type: SourceType) -> None:
+    event = parse_event(raw | {"eventTime": (START + timedelta(minutes=minute)).isoformat()})
+    stamped = Stamped(version_of(event.event_time, fingerprint(tenant.id, event)), facts_of(event, source_type).facts)
     assert not apply_events(graph.for_tenant(tenant.id), tenant, [stamped]).needs_rebuild
 
 
@@ -151,3 +154,86 @@ def test_the_table_covers_every_operation_by_what_it_changes() -> None:
     told = GONE.keys() | EDGES.keys() | PROPS.keys()
     repeats = {f"alter_{kind}" for kind in TERMS}
     assert MATRIX.keys() - told - repeats == set()
+
+
+def with_properties(kind: str, properties: object) -> dict[str, Any]:
+    match kind:
+        case "table":
+            return at_catalog("sales.orders", gravitino=facet(properties=properties))
+        case "schema":
+            return at_catalog("sales", gravitino=facet(properties=properties))
+        case "catalog":
+            return at_metalake(CATALOG, gravitino=facet(properties=properties))
+    return pairs("x", name="pii", properties=json.dumps(properties))
+
+
+@pytest.mark.parametrize("kind", ["table", "schema", "catalog", "tag"])
+def test_a_map_of_properties_takes_away_what_it_lacks_whenever_older_ones_come(
+    kind: str, graph: Graph, tenant: Tenant
+) -> None:
+    def entries() -> Any:
+        nodes, _ = seen(graph.for_tenant(tenant.id))
+        [node] = [node for (label, _), node in nodes.items() if label.lower() == kind]
+        return json.loads(node.props.get("properties", "null"))
+
+    def say(minute: int, operation: str, properties: object) -> None:
+        happen(graph, tenant, minute, f"{operation}_{kind}", with_properties(kind, properties))
+
+    say(1, "create", {"format": "orc", "owner": "ann"})
+    assert entries() == {"format": "orc", "owner": "ann"}
+    say(5, "alter", {"format": "parquet", "tier": "1"})
+    say(3, "alter", {"format": "text", "late": "x"})
+    say(6, "alter", None)
+    assert entries() == {"format": "parquet", "tier": "1"}
+    say(7, "alter", {})
+    assert entries() is None
+    say(8, "create", {"owner": "bob"})
+    assert entries() == {"owner": "bob"}
+
+
+def test_a_single_property_that_was_set_or_removed_leaves_the_others(graph: Graph, tenant: Tenant) -> None:
+    def change(minute: int, *changes: dict[str, Any]) -> None:
+        about = at_catalog("sales.orders", gravitino=facet(changes=list(changes)))
+        happen(graph, tenant, minute, "alter_table", about)
+
+    def entries() -> Any:
+        nodes, _ = seen(graph.for_tenant(tenant.id))
+        return json.loads(nodes["Table", "orders"].props["properties"])
+
+    happen(graph, tenant, 1, "create_table", with_properties("table", {"format": "orc", "owner": "ann"}))
+    change(3, {"type": "SET_PROPERTY", "propertyKey": "tier", "propertyValue": "1"})
+    change(4, {"type": "REMOVE_PROPERTY", "propertyKey": "owner"})
+    assert entries() == {"format": "orc", "tier": "1"}
+    happen(graph, tenant, 2, "load_table", with_properties("table", {"owner": "bob", "size": "3"}))
+    assert entries() == {"size": "3", "tier": "1"}
+
+
+def test_a_deleted_column_lineage_takes_back_what_was_said_before_and_nothing_that_is_said_later(
+    graph: Graph, tenant: Tenant
+) -> None:
+    def say(minute: int, name: str, **facets: Any) -> None:
+        raw = run_event(inputs=[at_catalog("raw.orders")], outputs=[at_catalog(name, **facets)])
+        post(graph, tenant, minute, raw, SourceType.COMPUTE)
+
+    def derives(*pairs: tuple[str, str]) -> dict[str, Any]:
+        source = {"namespace": at_catalog("")["namespace"], "name": "raw.orders"}
+        return {"fields": {output: {"inputFields": [source | {"field": field}]} for output, field in pairs}}
+
+    def shown() -> set[tuple[str, str]]:
+        _, edges = seen(graph.for_tenant(tenant.id))
+        return {(output, source) for type, output, source in edges if type == "DERIVES_FROM"}
+
+    say(1, "sales.orders", schema=schema("a", "b", "c"), columnLineage=derives(("a", "x"), ("b", "y")))
+    say(2, "sales.other", columnLineage=derives(("o", "x")))
+    say(5, "sales.orders", columnLineage=derives(("c", "z")))
+    assert shown() == {("a", "x"), ("b", "y"), ("c", "z"), ("o", "x")}
+    say(4, "sales.orders", columnLineage={"_deleted": True})
+    assert shown() == {("c", "z"), ("o", "x")}
+    say(3, "sales.orders", columnLineage=derives(("a", "x"), ("new", "x")))
+    assert shown() == {("c", "z"), ("o", "x")}
+    rename = facet(changes=[{"type": "RENAME_TABLE", "newName": "orders2"}])
+    happen(graph, tenant, 6, "alter_table", at_catalog("sales.orders", gravitino=rename))
+    say(3, "sales.orders", columnLineage=derives(("b", "y")))
+    assert shown() == {("c", "z"), ("o", "x")}
+    say(7, "sales.orders2", columnLineage=derives(("a", "x")))
+    assert shown() == {("a", "x"), ("c", "z"), ("o", "x")}

@@ -11,7 +11,7 @@ from platform_defs.lineage.compute.engines import dialect_of, engine_of, parser_
 from platform_defs.lineage.compute.names import Names, spoken_name
 from platform_defs.lineage.compute.sql import Output, column_outputs, same_table
 from platform_defs.lineage.events import Dataset, Event, Kind, facet_of
-from platform_defs.lineage.facts import ColumnSet, Linked, LinkSet, Ref
+from platform_defs.lineage.facts import ColumnSet, ColumnsUnlinked, Linked, LinkSet, Ref
 
 _DERIVES = frozenset({"DERIVES_FROM"})
 
@@ -130,9 +130,12 @@ def _add_column_lineage(assets: Assets, event: Event, names: Names) -> None:
 
 
 def _forget_column_lineage(assets: Assets, table: Ref, dataset: Dataset, facet: Mapping[str, Any]) -> None:
+    """A deleted facet usually does not repeat its content, and then means all of it."""
     fields = facet.get("fields")
-    listed = [*fields] if isinstance(fields, dict) else []
-    for name in dict.fromkeys([*listed, *column_names(dataset)]):
+    if not fields or not isinstance(fields, dict):
+        assets.add(ColumnsUnlinked(table, _DERIVES))
+        return
+    for name in dict.fromkeys([*fields, *column_names(dataset)]):
         assets.add(LinkSet(Ref("column", (*table.name, name)), _DERIVES, ()))
 
 

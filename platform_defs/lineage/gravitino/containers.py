@@ -55,6 +55,11 @@ def facet_props(facet: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, 
     return {**picked(facet, keys), **entries(facet.get("properties"))}
 
 
+def has_all_entries(facet: Mapping[str, Any]) -> bool:
+    """Whether the map `properties` is told whole; an absent one says nothing, a deleted facet leaves none."""
+    return is_deleted(facet) or isinstance(facet.get("properties"), dict)
+
+
 def entries(properties: object) -> dict[str, Any]:
     """One property per entry of the map `properties`, as each has its own version."""
     if not isinstance(properties, dict):
@@ -74,5 +79,6 @@ def _upsert(kind: str, event: Event) -> Found:
     for dataset in targets(event):
         ref = ref_of(kind, dataset)
         if ref is not None:
-            assets.exists(ref, facet_props(dataset.facet("gravitino"), _KEYS[kind]))
+            facet = dataset.facet("gravitino")
+            assets.exists(ref, facet_props(facet, _KEYS[kind]), all_entries=has_all_entries(facet))
     return Found(assets.facts)

@@ -32,9 +32,8 @@ def upsert(kind: str, event: Event) -> Found:
         pairs = pairs_of(dataset)
         if code := pairs.get(_identity(kind)):
             props: dict[str, Any] = {prop: pairs[key] for key, prop in _KEYS[kind].items() if key in pairs}
-            if kind == "tag":
-                props |= entries(_json(pairs.get("properties")))
-            assets.exists(Ref(kind, (code,)), props)
+            properties = _json(pairs.get("properties")) if kind == "tag" else None
+            assets.exists(Ref(kind, (code,)), props | entries(properties), all_entries=isinstance(properties, dict))
     return Found(assets.facts)
 
 

@@ -9,7 +9,7 @@ from platform_defs.lineage.compute.lineage import add_lineage, sql_text
 from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.facts import ColumnSet, Ref
 from platform_defs.lineage.gravitino.changes import Changes
-from platform_defs.lineage.gravitino.containers import drop, facet_props, targets
+from platform_defs.lineage.gravitino.containers import drop, facet_props, has_all_entries, targets
 from platform_defs.lineage.gravitino.names import ref_of
 
 _KEYS = {
@@ -30,7 +30,8 @@ def upsert_table(event: Event) -> Found:
     for dataset in targets(event):
         table = ref_of("table", dataset)
         if table is not None:
-            assets.exists(table, _table_props(event, dataset))
+            all_entries = has_all_entries(dataset.facet("gravitino"))
+            assets.exists(table, _table_props(event, dataset), all_entries=all_entries)
             _add_columns(assets, table, dataset)
     return _with_sql(assets, event)
 
@@ -53,7 +54,8 @@ def _alter(assets: Assets, event: Event, dataset: Dataset, changes: Changes) -> 
     """The changes are the reason of the event; the facets, which may also repeat the table as it was, yield to them."""
     for move in changes.moves:
         assets.add(move)
-    assets.exists(changes.table, {**_table_props(event, dataset), **changes.props})
+    all_entries = has_all_entries(dataset.facet("gravitino"))
+    assets.exists(changes.table, {**_table_props(event, dataset), **changes.props}, all_entries=all_entries)
     changed = changes.columns
     columns = schema_columns(changes.table, dataset)
     if columns is not None:

@@ -126,6 +126,9 @@ def settle(state: State) -> None:
 def _forget_dead(node: NodeState, dead_at: Stamp) -> None:
     node.props = {name: said for name, said in node.props.items() if said[0] > dead_at}
     node.link_sets = {type: stamp for type, stamp in node.link_sets.items() if stamp > dead_at}
+    node.column_link_sets = {type: stamp for type, stamp in node.column_link_sets.items() if stamp > dead_at}
+    if node.entries_at <= dead_at:
+        node.entries_at = NEVER
     if node.columns is not None and node.columns.at <= dead_at:
         node.columns = None
     if node.exists_at <= dead_at:
@@ -135,7 +138,9 @@ def _forget_dead(node: NodeState, dead_at: Stamp) -> None:
 
 
 def _is_remembered(state: State, node: NodeState, ref: Ref) -> bool:
-    if node.renames or node.arrivals or node.link_sets or node.count is not None or node.column_renamed_at:
+    if node.renames or node.arrivals or node.link_sets or node.column_link_sets:
+        return True
+    if node.count is not None or node.column_renamed_at:
         return True
     return node.floor > (NEVER if ref.parent is None else floor(state, ref.parent))
 

@@ -34,6 +34,14 @@ def exists(state: State, ref: Ref) -> bool:
     return exists_at(state, ref) > floor(state, ref)
 
 
+def unlinked_at(state: State, ref: Ref, type: str) -> Stamp:
+    """The newest fact that spoke of all outgoing links of that type: older ones about single links are dead."""
+    node = state.find(ref)
+    own = NEVER if node is None else node.link_sets.get(type, NEVER)
+    table = None if ref.kind != "column" or ref.parent is None else state.find(ref.parent)
+    return own if table is None else max(own, table.column_link_sets.get(type, NEVER))
+
+
 def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
     """The name that what was called `ref` at that time bears now; None where it is dead whatever was said then."""
     if ref.kind == "column":

@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.graph.vocabulary import TOMBSTONE
-from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Ref, Renamed, Unlinked
+from platform_defs.lineage.facts import (
+    ColumnSet,
+    ColumnsUnlinked,
+    Dropped,
+    Exists,
+    Fact,
+    Linked,
+    LinkSet,
+    Ref,
+    Renamed,
+    Unlinked,
+)
 from platform_defs.lineage.merge.rules import digest_of
 from platform_defs.lineage.merge.state import DERIVED_TYPES, HAS_METRIC, Stamp, State, column_of, path
 
@@ -54,6 +65,9 @@ def needs(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Needs:
                     asked.types(one, types)
                 for link in links:
                     asked.link(link.type, link.source, link.target, at)
+            case ColumnsUnlinked(table, types):
+                for one in asked.names(table, at):
+                    asked.column_types(one, types)
     for table, given in sets.items():
         asked.columns(table, given, touched=table in touched)
     asked.ends()
@@ -107,6 +121,11 @@ class _Asked:
     def types(self, ref: Ref, types: Iterable[str]) -> None:
         if ref.id in self._state.stored_nodes and ref.id not in self._state.surrounded:
             self.needs.typed.update({(ref.id, type) for type in types} - self._state.asked_types)
+
+    def column_types(self, table: Ref, types: Iterable[str]) -> None:
+        self.types(table, [HAS_COLUMN])
+        for column in self._state.children(table):
+            self.types(column, types)
 
     def columns(self, table: Ref, given: list[ColumnSet], *, touched: bool) -> None:
         """A set of columns that is stored already, and that nothing in this group touches, needs no column."""

@@ -48,6 +48,7 @@ def _forget(node: NodeState, before: Stamp, *, existing: bool) -> None:
         return
     node.arrivals = [arrival for arrival in node.arrivals if arrival.at >= before]
     node.link_sets = {type: stamp for type, stamp in node.link_sets.items() if stamp >= before}
+    node.column_link_sets = {type: stamp for type, stamp in node.column_link_sets.items() if stamp >= before}
     if node.floor < before:
         node.floor = NEVER
     if node.column_renamed_at < before:

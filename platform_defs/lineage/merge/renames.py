@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.names import exists, exists_at, floor, resolve
+from platform_defs.lineage.merge.names import exists, exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.state import (
     NEVER,
     Arrival,
@@ -55,7 +55,11 @@ def _refuse_newer(state: State, ref: Ref, at: Stamp) -> None:
         node = state.find(one)
         if node is not None:
             stamps = [exists_at(state, one), node.floor, node.column_renamed_at, node.arrived_at, *node.renames]
-            stamps += [*node.link_sets.values(), *(stamp for stamp, _ in node.props.values())]
+            stamps += [
+                *node.link_sets.values(),
+                *node.column_link_sets.values(),
+                *(stamp for stamp, _ in node.props.values()),
+            ]
             newest = max(newest, *stamps, node.columns.at if node.columns else NEVER)
     for key in state.edges_of({one.id for one in family}):
         newest = max(newest, state.edges[key].at)
@@ -67,8 +71,10 @@ def _is_alive(state: State, ref: Ref) -> bool:
     family = [ref, *state.below(ref)]
     if any(exists(state, one) for one in family):
         return True
-    if any(stamp > floor(state, one) for one in family for stamp in state.node(one).link_sets.values()):
-        return True
+    for one in family:
+        node = state.node(one)
+        if any(stamp > floor(state, one) for stamp in (*node.link_sets.values(), *node.column_link_sets.values())):
+            return True
     return any(lives(state, key) for key in state.edges_of({one.id for one in family}))
 
 
@@ -81,7 +87,7 @@ def lives(state: State, key: EdgeKey) -> bool:
     return (
         at > floor(state, begin.ref)
         and at > floor(state, end.ref)
-        and at >= begin.link_sets.get(key.type, NEVER)
+        and at >= unlinked_at(state, begin.ref, key.type)
         and at > NEVER
     )
 
@@ -128,10 +134,21 @@ def _living(state: State, ref: Ref, *, flat: bool) -> NodeState:
         exists_at=exists_at(state, ref) if exists(state, ref) else NEVER,
         props={name: said for name, said in node.props.items() if said[0] > dead_at},
         columns=node.columns if node.columns is not None and node.columns.at > dead_at else None,
+        entries_at=node.entries_at if node.entries_at > dead_at else NEVER,
         link_sets={type: stamp for type, stamp in node.link_sets.items() if stamp > dead_at},
+        column_link_sets={type: stamp for type, stamp in node.column_link_sets.items() if stamp > dead_at},
     )
     if flat:
-        living = replace(living, floor=NEVER, columns=None, link_sets={}, renames={}, arrivals=[])
+        living = replace(
+            living,
+            floor=NEVER,
+            columns=None,
+            entries_at=NEVER,
+            link_sets={},
+            column_link_sets={},
+            renames={},
+            arrivals=[],
+        )
     return living
 
 

@@ -3,7 +3,17 @@
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
-from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Renamed, Unlinked
+from platform_defs.lineage.facts import (
+    ColumnSet,
+    ColumnsUnlinked,
+    Dropped,
+    Exists,
+    Fact,
+    Linked,
+    LinkSet,
+    Renamed,
+    Unlinked,
+)
 from platform_defs.lineage.merge.state import HAS_METRIC, Stamp, State
 
 
@@ -38,8 +48,8 @@ def _subject(fact: Fact) -> Hashable:
     match fact:
         case Exists(ref) | Dropped(ref) | Renamed(ref):
             return type(fact), ref
-        case ColumnSet(table):
-            return ColumnSet, table
+        case ColumnSet(table) | ColumnsUnlinked(table):
+            return type(fact), table
         case Linked(type_, source, target) | Unlinked(type_, source, target):
             return type(fact), type_, source, target
         case LinkSet(source):

@@ -5,9 +5,20 @@ from typing import Any
 
 from platform_defs.canonical import canonical_hash
 from platform_defs.graph.model import EdgeKey
-from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, LinkSet, Ref, Renamed, Unlinked
-from platform_defs.lineage.merge.codec import plain
-from platform_defs.lineage.merge.names import floor, resolve
+from platform_defs.lineage.facts import (
+    ColumnSet,
+    ColumnsUnlinked,
+    Dropped,
+    Exists,
+    Fact,
+    Linked,
+    LinkSet,
+    Ref,
+    Renamed,
+    Unlinked,
+)
+from platform_defs.lineage.merge.codec import ENTRY, plain
+from platform_defs.lineage.merge.names import floor, resolve, unlinked_at
 from platform_defs.lineage.merge.renames import rename
 from platform_defs.lineage.merge.state import (
     DERIVED_TYPES,
@@ -17,6 +28,7 @@ from platform_defs.lineage.merge.state import (
     ColumnsState,
     EdgeState,
     NeedsRebuild,
+    NodeState,
     Stamp,
     State,
     column_of,
@@ -28,9 +40,9 @@ def take(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
     """Facts in the order of their stamps; raises NeedsRebuild, and then the state is of no use."""
     for at, fact in facts:
         match fact:
-            case Exists(ref, label, props):
+            case Exists(ref, label, props, all_entries):
                 _say(state, ref, at)
-                _describe(state, resolve(state, ref, at), label, props, at)
+                _describe(state, resolve(state, ref, at), label, props, at, all_entries=all_entries)
             case Dropped(ref):
                 _drop(state, resolve(state, ref, at), at)
             case Renamed(ref, new):
@@ -44,9 +56,13 @@ def take(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
             case Unlinked(type, source, target):
                 _link(state, type, source, target, EdgeState(at, False))
             case LinkSet(source, types, links):
-                _set_links(state, resolve(state, source, at), types, at)
+                if (node := _addressed(state, resolve(state, source, at), at)) is not None:
+                    _keep_newest(node.link_sets, types, at)
                 for link in links:
                     _link(state, link.type, link.source, link.target, EdgeState(at, True, plain(link.props)))
+            case ColumnsUnlinked(table, types):
+                if (node := _addressed(state, resolve(state, table, at), at)) is not None:
+                    _keep_newest(node.column_link_sets, types, at)
 
 
 def digest_of(columns: Iterable[Exists]) -> str:
@@ -65,18 +81,28 @@ def _say(state: State, ref: Ref, at: Stamp) -> None:
             _touch_columns(state, now, at, unless_in_set=True)
 
 
-def _describe(state: State, ref: Ref | None, label: str, props: Mapping[str, Any], at: Stamp) -> None:
+def _describe(
+    state: State, ref: Ref | None, label: str, props: Mapping[str, Any], at: Stamp, *, all_entries: bool = False
+) -> None:
     if ref is None or at <= floor(state, ref):
         return
     node = state.node(ref)
+    if all_entries and at > node.entries_at:
+        _renew_entries(node, at)
     if ref.kind == "metric" and at > node.label_at:
         node.label, node.label_at = label, at
     given = {name: value for name, value in plain(props).items() if name != "name" or ref.kind not in NAMED}
     for name, value in given.items():
-        if at > node.props.get(name, (NEVER, None))[0]:
+        said_at = node.props.get(name, (NEVER, None))[0]
+        if at > said_at and (at >= node.entries_at or not name.startswith(ENTRY)):
             node.props[name] = (at, value)
     if given and ref.kind == "column":
         _touch_columns(state, ref, at)
+
+
+def _renew_entries(node: NodeState, at: Stamp) -> None:
+    node.entries_at = at
+    node.props = {name: said for name, said in node.props.items() if said[0] > at or not name.startswith(ENTRY)}
 
 
 def _touch_columns(state: State, column: Ref, at: Stamp, *, unless_in_set: bool = False) -> None:
@@ -181,9 +207,7 @@ def _link(state: State, type: str, source: Ref, target: Ref, said: EdgeState) ->
     key = EdgeKey(type, begin.id, end.id)
     if type == HAS_METRIC and said.linked:
         _put_under(state, key, begin, end, said.at)
-    node = state.find(begin)
-    replaced_at = NEVER if node is None else node.link_sets.get(type, NEVER)
-    if said.at <= floor(state, begin) or said.at <= floor(state, end) or said.at < replaced_at:
+    if said.at <= floor(state, begin) or said.at <= floor(state, end) or said.at < unlinked_at(state, begin, type):
         return
     known = state.edges.get(key)
     if known is None or said.at > known.at:
@@ -205,9 +229,11 @@ def _put_under(state: State, key: EdgeKey, schema: Ref, metric: Ref, at: Stamp) 
         node.floor = max(node.floor, dropped_at)
 
 
-def _set_links(state: State, source: Ref | None, types: Iterable[str], at: Stamp) -> None:
-    if source is None or at <= floor(state, source):
-        return
-    node = state.node(source)
+def _addressed(state: State, ref: Ref | None, at: Stamp) -> NodeState | None:
+    """The asset, if a fact of that time about it still counts."""
+    return None if ref is None or at <= floor(state, ref) else state.node(ref)
+
+
+def _keep_newest(stamps: dict[str, Stamp], types: Iterable[str], at: Stamp) -> None:
     for type in types:
-        node.link_sets[type] = max(node.link_sets.get(type, NEVER), at)
+        stamps[type] = max(stamps.get(type, NEVER), at)

@@ -82,6 +82,10 @@ class Arrival:
 
 @dataclass(slots=True)
 class NodeState:
+    """link_sets and column_link_sets: the newest LinkSet and, of a table, ColumnsUnlinked by type. entries_at: the
+    newest fact that said all entries of `properties`; older ones are not kept.
+    """
+
     ref: Ref | None
     label: str | None = None
     label_at: Stamp = NEVER
@@ -89,7 +93,9 @@ class NodeState:
     floor: Stamp = NEVER
     props: dict[str, tuple[Stamp, Any]] = field(default_factory=dict)
     columns: ColumnsState | None = None
+    entries_at: Stamp = NEVER
     link_sets: dict[str, Stamp] = field(default_factory=dict)
+    column_link_sets: dict[str, Stamp] = field(default_factory=dict)
     renames: dict[Stamp, Ref] = field(default_factory=dict)
     arrivals: list[Arrival] = field(default_factory=list)
     column_renamed_at: Stamp = NEVER
