@@ -1,7 +1,6 @@
 """When table arrival needs work that no request brought: arrivals that ETL jobs wrote, crashes, lateness."""
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -30,6 +29,7 @@ from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.lateness import Late
 from platform_defs.arrivals.recovery import Dead, Swept
 from platform_defs.arrivals.run import described
+from platform_defs.arrivals.turns import Turns
 from platform_defs.arrivals.webhooks import deliveries
 from platform_defs.errors import PlatformError
 from platform_defs.runner import work
@@ -37,7 +37,7 @@ from platform_defs.runner.arrivals import queue
 from platform_defs.runner.fingerprint import rows_of
 from platform_defs.runner.kinds import WEBHOOK_SEND
 from platform_defs.runner.launcher import WarmRunLauncher
-from platform_defs.runner.reload import CodeServer
+from platform_defs.runner.reload import CodeServer, ask
 from platform_defs.runner.wake import wake
 from platform_defs.settings import Settings
 from platform_defs.store.arrivals import metrics_task_log
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 # An API process sends within a second; what waits this long waits for one that is not there.
 UNSENT = timedelta(seconds=30)
-_RELOADING = threading.Lock()
+_TURNS = Turns()
 _log = logging.getLogger(__name__)
 
 
@@ -146,17 +146,8 @@ def _reload_if_behind(context: SensorEvaluationContext, server: CodeServer, rows
     if isinstance(context.instance.run_launcher, WarmRunLauncher) or context.repository_def is None:
         return
     loaded = (context.repository_def.metadata or {}).get(ROWS)
-    if loaded is not None and loaded.value != rows and _RELOADING.acquire(blocking=False):
-        threading.Thread(target=_reload, args=(server,), name="reload", daemon=True).start()
-
-
-def _reload(server: CodeServer) -> None:
-    try:
-        server.reload()
-    except (PlatformError, OSError) as error:
-        _log.error("the code server could not load what was published, and is asked again: %s", error)
-    finally:
-        _RELOADING.release()
+    if loaded is not None and loaded.value != rows:
+        ask(server)
 
 
 def _rows(engine: Engine) -> str:
@@ -166,8 +157,9 @@ def _rows(engine: Engine) -> str:
 def _tell_late(instance: DagsterInstance, engine: Engine, zone: ZoneInfo, now: datetime, lookback: timedelta) -> None:
     """Told here and not by the tick's result, which a part that fails would take away."""
     late = read(engine, lambda connection: lateness.look(connection, zone, now, lookback))
-    for evaluation in _changed(instance, late, zone):
+    for evaluation in _changed(instance, _TURNS.next(late), zone):
         instance.report_runless_asset_event(evaluation)
+    _TURNS.shown(late)
 
 
 def _changed(

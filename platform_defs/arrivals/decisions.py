@@ -7,8 +7,10 @@ from enum import StrEnum
 
 from platform_defs.arrivals.optime import names_of
 
-# The version of an arrival is its stored arrival_time, by the name under which the table arrived.
-Versions = Mapping[str, datetime]
+# The name under which a table arrived, and the batch as its row spells it.
+Written = tuple[str, str]
+# The version of an arrival is its stored arrival_time; two rows for one batch are two versions, each by its own clock.
+Versions = Mapping[Written, datetime]
 # A process that is killed again and again by the same batch must not go on for ever.
 MAX_ATTEMPTS = 3
 
@@ -34,10 +36,11 @@ class Standing:
 
 def missing(standing: Standing) -> list[str]:
     """The dependencies that no arrival of the batch meets."""
+    arrived = {name for name, _ in standing.arrived}
     return [
         dependency
         for dependency in standing.depends_on
-        if not any(name in standing.arrived for name in names_of(dependency, standing.op_time))
+        if not any(name in arrived for name in names_of(dependency, standing.op_time))
     ]
 
 

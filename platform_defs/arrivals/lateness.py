@@ -5,14 +5,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, String, case, cast, func, select
 
 from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.decisions import missing
-from platform_defs.arrivals.met import met
+from platform_defs.arrivals.met import batch_name, met
 from platform_defs.arrivals.models import PUBLISHED
+from platform_defs.arrivals.optime import batch_of
 from platform_defs.arrivals.state import standings
 from platform_defs.store.arrivals import metrics_etl_log, metrics_model, metrics_model_dependency
 
@@ -59,6 +61,8 @@ class Watched:
     digits: int = DAILY
     # the batches of which something arrived lately
     begun: frozenset[str] = field(default_factory=frozenset)
+    # those of which all arrived lately: nobody need look any further
+    complete: frozenset[str] = field(default_factory=frozenset)
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Late:
     tables: tuple[str, ...]
 
 
+@lru_cache(maxsize=4096)  # thousands of models share their batches
 def batch_day(op_time: str) -> date | None:
     """The batch's first day: that of `20251219`, `2025-12-19` and `2025121908`, the first of the month for `202512`."""
     digits = op_time.replace("-", "")
@@ -119,6 +124,7 @@ def look(
         (model.model_id, op_time): at
         for model in watched
         for op_time, at in expected(model, zone, now, lookback).items()
+        if op_time not in model.complete
     }
     late: dict[str, list[Late]] = {model.model_id: [] for model in watched}
     for standing in standings(connection, sorted(due)):
@@ -139,23 +145,21 @@ def _watched(
     known = connection.execute(query.order_by(model.model_id)).all()
     if not known:
         return []
-    begun, newest = _begun(connection, wanted, now - lookback), _newest(connection, wanted, now)
-    return [
-        Watched(
-            row.model_id,
-            due,
-            row.published_at,
-            # as the newest batch is written: of a sequence of texts that begin with the year it is the last one
-            len(max(begun[row.model_id] | newest[row.model_id], default="yyyymmdd")),
-            frozenset(begun[row.model_id]),
-        )
-        for row in known
-        if (due := Due.parse(row.due)) is not None
-    ]
+    met_lately, newest = _met_lately(connection, wanted, now - lookback), _newest(connection, wanted, now)
+    watched = []
+    for row in known:
+        due, begun, last = Due.parse(row.due), met_lately[row.model_id], newest[row.model_id]
+        if due is None:
+            continue
+        # as the newest batch is written: of a sequence of texts that begin with the year it is the last one
+        digits = len(max([*begun, *filter(None, last)], default="yyyymmdd"))
+        complete = frozenset(op_time for op_time, count in begun.items() if count == len(last))
+        watched.append(Watched(row.model_id, due, row.published_at, digits, frozenset(begun), complete))
+    return watched
 
 
-def _newest(connection: Connection, wanted: ColumnElement[bool], now: datetime) -> Mapping[str, set[str]]:
-    """The newest batch of each table by its literal name, however long ago; one look into an index for each."""
+def _newest(connection: Connection, wanted: ColumnElement[bool], now: datetime) -> Mapping[str, list[str | None]]:
+    """The newest batch of each dependency by its literal name, however long ago; one look into an index for each."""
     model, dependency, log = metrics_model.c, metrics_model_dependency.c, metrics_etl_log.c
     # what is called 99991231 is no batch to learn from
     tomorrow = f"{now + timedelta(days=1):%Y%m%d}~"
@@ -169,17 +173,23 @@ def _newest(connection: Connection, wanted: ColumnElement[bool], now: datetime) 
         .join(metrics_model, model.model_id == dependency.model_id)
         .where(model.state == PUBLISHED, wanted)
     )
-    found: dict[str, set[str]] = defaultdict(set)
+    found: dict[str, list[str | None]] = defaultdict(list)
     for model_id, op_time in connection.execute(query):
-        if op_time is not None:
-            found[model_id].add(op_time)
+        found[model_id].append(None if op_time is None else batch_of(op_time))
     return found
 
 
-def _begun(connection: Connection, wanted: ColumnElement[bool], since: datetime) -> Mapping[str, set[str]]:
-    """The batches that have begun to arrive."""
-    lately = met(since, wanted).subquery("lately")
-    begun: dict[str, set[str]] = defaultdict(set)
-    for model_id, op_time in connection.execute(select(lately.c.model_id, lately.c.op_time).distinct()):
-        begun[model_id].add(op_time)
-    return begun
+def _met_lately(connection: Connection, wanted: ColumnElement[bool], since: datetime) -> Mapping[str, dict[str, int]]:
+    """The batches that have begun to arrive, and how many of the model's dependencies each has."""
+    lately = met(since, wanted).subquery("lately").c
+    # one whose time nobody may be able to read is left to the closer look
+    is_time = cast(lately.arrival_time, String(32)).like("____-__-__ __:__:__%")
+    query = select(
+        lately.model_id,
+        batch_name(lately.op_time).label("batch"),
+        func.count(case((is_time, lately.dependency)).distinct()),
+    ).group_by(lately.model_id, "batch")
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for model_id, op_time, count in connection.execute(query):
+        found[model_id][op_time] = count
+    return found

@@ -1,4 +1,7 @@
-"""Arrivals beside the dependencies that they meet: by their literal name, and by one that the batch rendered."""
+"""Arrivals beside the dependencies that they meet: by their literal name, and by one that the batch rendered.
+
+An ETL job may have spelled the batch with dashes: what compares batches in SQL must know both spellings.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -6,11 +9,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, CompoundSelect, String, and_, case, func, literal, select, union_all
 
 from platform_defs.arrivals.models import PUBLISHED
+from platform_defs.arrivals.optime import DASHED
 from platform_defs.store.arrivals import metrics_etl_log, metrics_model, metrics_model_dependency
 
 
 def met(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
-    """Of published models: model_id, dependency, and the arrival's id, table_name, op_time and arrival_time."""
+    """Of published models: model_id, dependency, id, table_name, op_time and arrival_time of the row."""
     log, dependency, model = metrics_etl_log, metrics_model_dependency, metrics_model
     columns = (
         dependency.c.model_id,
@@ -28,7 +32,7 @@ def met(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
     )
     # placeholders are few: from them to the arrivals, because the other way round nothing could be looked up
     batches = select(log.c.op_time).where(lately).distinct().subquery("batches")
-    rendered = rendered_name(name, batches.c.op_time)
+    rendered = rendered_name(name, batch_name(batches.c.op_time))
     by_batch = (
         select(*columns)
         .select_from(dependency)
@@ -38,6 +42,22 @@ def met(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
         .where(lately, rendered != name, *only)
     )
     return union_all(literally, by_batch)
+
+
+def batch_name(op_time: ColumnElement[str]) -> ColumnElement[str]:
+    """optime.batch_of, in SQL; the pattern that is cheap to look at comes first."""
+    dashed = and_(op_time.like("____-__%"), op_time.regexp_match(f"^{DASHED}$"))
+    return case((dashed, func.replace(op_time, "-", "")), else_=op_time)
+
+
+def dashed_name(op_time: ColumnElement[str]) -> ColumnElement[str]:
+    """The dashed one of optime.spellings, in SQL; of a batch that has none, some other text."""
+    name: ColumnElement[str] = func.substr(op_time, 1, 4, type_=String)
+    cases = []
+    for length in range(6, 16, 2):
+        name = name + "-" + func.substr(op_time, length - 1, 2, type_=String)
+        cases.append((func.length(op_time) == length, name))
+    return case(*cases, else_=op_time)
 
 
 def rendered_name(name: ColumnElement[str], op_time: ColumnElement[str]) -> ColumnElement[str]:

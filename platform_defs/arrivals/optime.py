@@ -9,6 +9,9 @@ MAX_DIGITS = 14
 # the longest first: yyyymmdd also begins with yyyy
 _WORDS = ("yyyymmdd", "yyyymm", "yyyy")
 _PLACEHOLDER = re.compile("|".join(_WORDS))
+# dashes between year, month, day, hour, minute and second
+DASHED = "[0-9]{4}(-[0-9]{2}){1,5}"
+_DASHED = re.compile(DASHED)
 # a name that repeats its batch more often than this allows is only met by its first spellings
 MAX_SPELLINGS = 64
 
@@ -19,6 +22,18 @@ def normalised(op_time: str) -> str:
     if not (digits.isascii() and digits.isdigit() and MIN_DIGITS <= len(digits) <= MAX_DIGITS):
         raise InvalidArrival("opTime", f"expected {MIN_DIGITS} to {MAX_DIGITS} digits such as 20251219")
     return digits
+
+
+def batch_of(written: str) -> str:
+    """The batch that an ETL job's opTime names: `2025-12-19` is 20251219, any other text a batch of its own."""
+    return written.replace("-", "") if _DASHED.fullmatch(written) else written
+
+
+def spellings(op_time: str) -> tuple[str, ...]:
+    """Every opTime that names this batch in an ETL job's row."""
+    parts = [op_time[:4], *(op_time[start : start + 2] for start in range(4, len(op_time), 2))]
+    dashed = "-".join(parts)
+    return (op_time, dashed) if batch_of(dashed) == op_time != dashed else (op_time,)
 
 
 def rendered(table: str, op_time: str) -> str:

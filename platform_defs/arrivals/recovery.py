@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, Select, and_, case, func, or_, select
 from platform_defs.arrivals import tasks
 from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.decisions import Verdict, starts_again, verdict
-from platform_defs.arrivals.met import rendered_name
+from platform_defs.arrivals.met import batch_name, dashed_name, rendered_name
 from platform_defs.arrivals.models import PUBLISHED
 from platform_defs.arrivals.ports import Queue
 from platform_defs.arrivals.state import standings
@@ -155,7 +155,7 @@ def _due(since: datetime) -> Select[str, str]:
         .outerjoin(
             log,
             and_(
-                log.c.op_time == changed.c.op_time,
+                log.c.op_time.in_([changed.c.op_time, dashed_name(changed.c.op_time)]),
                 log.c.table_name.in_(
                     [
                         dependency.c.dependency_table_name,
@@ -183,7 +183,7 @@ def _changed(since: datetime) -> Select[str, str]:
         read_before.dependency_table_name == log.table_name,
     )
     by_name = (
-        select(dependency.model_id, log.op_time)
+        select(dependency.model_id, batch_name(log.op_time).label("op_time"))
         .select_from(metrics_etl_log)
         .join(metrics_model_dependency, dependency.dependency_table_name == log.table_name)
         .outerjoin(metrics_model_input, same_input)
@@ -196,14 +196,14 @@ def _changed(since: datetime) -> Select[str, str]:
         .where(dependency.dependency_table_name.like("%yyyy%"))
         .subquery("placeholders")
     )
-    name = rendered_name(placeholders.c.dependency_table_name, batches.c.op_time)
+    name = rendered_name(placeholders.c.dependency_table_name, batch_name(batches.c.op_time))
     same_input_rendered = and_(
         read_before.model_id == placeholders.c.model_id,
         read_before.op_time == log.op_time,
         read_before.dependency_table_name == log.table_name,
     )
     by_batch = (
-        select(placeholders.c.model_id, log.op_time)
+        select(placeholders.c.model_id, batch_name(log.op_time).label("op_time"))
         .select_from(placeholders.join(batches, true()))
         .join(metrics_etl_log, and_(log.table_name == name, log.op_time == batches.c.op_time))
         .outerjoin(metrics_model_input, same_input_rendered)

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, and_, or_, select, update
 
 from platform_defs.arrivals.execution import Counts
 from platform_defs.arrivals.met import met
+from platform_defs.arrivals.optime import batch_of
 from platform_defs.arrivals.run import Ended
 from platform_defs.arrivals.tasks import TaskStatus
 from platform_defs.store.arrivals import metrics_etl_log, metrics_task_log
@@ -39,7 +40,7 @@ def unreported(connection: Connection, since: datetime, limit: int) -> list[Repo
     arrivals: dict[int, Reported] = {}
     for id_, table, op_time, arrival_time, dependency in connection.execute(query):
         before = arrivals[id_].dependencies if id_ in arrivals else ()
-        arrivals[id_] = Reported(id_, table, op_time, arrival_time, (*before, dependency))
+        arrivals[id_] = Reported(id_, table, batch_of(op_time), arrival_time, (*before, dependency))
     return list(arrivals.values())
 
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Table, and_, delete, exists, func, or_, select
 
+from platform_defs.arrivals.met import batch_name, dashed_name
 from platform_defs.arrivals.tasks import TaskStatus
 from platform_defs.arrivals.webhooks.deliveries import DEAD, DELIVERED
 from platform_defs.store.arrivals import metrics_model_input, metrics_model_running, metrics_task_log
@@ -58,8 +59,11 @@ def _ended_task(before: datetime) -> ColumnElement[bool]:
 def _input_of_old_batch(before: datetime) -> ColumnElement[bool]:
     """A batch is forgotten as a whole: one that had half of its inputs left would be due again."""
     row, other = metrics_model_input.c, metrics_model_input.alias("other")
+    batch = batch_name(row.op_time)
     newer = exists().where(
-        other.c.model_id == row.model_id, other.c.op_time == row.op_time, other.c.arrival_time >= before
+        other.c.model_id == row.model_id,
+        other.c.op_time.in_([batch, dashed_name(batch)]),
+        other.c.arrival_time >= before,
     )
     return and_(row.arrival_time < before, ~newer)
 

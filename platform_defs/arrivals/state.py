@@ -9,9 +9,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, select
 
 from platform_defs.arrivals.batches import Batch, among
-from platform_defs.arrivals.decisions import Standing
+from platform_defs.arrivals.decisions import Standing, Versions, Written
 from platform_defs.arrivals.models import PUBLISHED
-from platform_defs.arrivals.optime import dependencies_met_by, names_of
+from platform_defs.arrivals.optime import batch_of, dependencies_met_by, names_of, spellings
 from platform_defs.store.arrivals import (
     metrics_etl_log,
     metrics_model,
@@ -63,7 +63,9 @@ def _judged(connection: Connection, waits: Mapping[str, _Waits], batches: Sequen
             op_time,
             published=waits[model_id].published,
             depends_on=tuple(waits[model_id].tables),
-            arrived={name: arrived[name, op_time] for name in names[model_id, op_time] if (name, op_time) in arrived},
+            arrived={
+                written: at for name in names[model_id, op_time] for written, at in arrived[name, op_time].items()
+            },
             read=read[model_id, op_time],
         )
         for model_id, op_time in batches
@@ -86,24 +88,26 @@ def _dependencies(connection: Connection, which: ColumnElement[bool]) -> dict[st
     return found
 
 
-def _arrivals(connection: Connection, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], datetime]:
+def _arrivals(connection: Connection, wanted: Iterable[Batch]) -> Mapping[Batch, Versions]:
     row = metrics_etl_log.c
-    query = select(row.table_name, row.op_time, row.arrival_time).where(among(row.table_name, row.op_time, wanted))
-    found = {}
+    query = select(row.table_name, row.op_time, row.arrival_time).where(
+        among(row.table_name, row.op_time, wanted, spellings)
+    )
+    found: dict[Batch, dict[Written, datetime]] = defaultdict(dict)
     for table, op_time, arrival in connection.execute(query):
         if arrival is None:
             log.warning("the arrival_time of %s for %s is no time: taken as not arrived", table, op_time)
         else:
-            found[table, op_time] = arrival
+            found[table, batch_of(op_time)][table, op_time] = arrival
     return found
 
 
-def _inputs(connection: Connection, batches: Iterable[Batch]) -> dict[Batch, dict[str, datetime]]:
+def _inputs(connection: Connection, batches: Iterable[Batch]) -> Mapping[Batch, Versions]:
     read = metrics_model_input.c
     query = select(read.model_id, read.op_time, read.dependency_table_name, read.arrival_time).where(
-        among(read.model_id, read.op_time, batches)
+        among(read.model_id, read.op_time, batches, spellings)
     )
-    found: dict[Batch, dict[str, datetime]] = defaultdict(dict)
+    found: dict[Batch, dict[Written, datetime]] = defaultdict(dict)
     for model_id, op_time, table, arrival in connection.execute(query):
-        found[model_id, op_time][table] = arrival
+        found[model_id, batch_of(op_time)][table, op_time] = arrival
     return found

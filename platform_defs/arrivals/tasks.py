@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 from platform_defs.arrivals.batches import Batch, among
 from platform_defs.arrivals.decisions import Standing, Verdict, Versions, missing, verdict
 from platform_defs.arrivals.errors import AlreadyRunning, ArrivalsError, ModelFailed, UnknownModel
+from platform_defs.arrivals.optime import spellings
 from platform_defs.arrivals.ports import Notify, Queue
 from platform_defs.arrivals.state import standings
 from platform_defs.store.arrivals import metrics_kpi, metrics_model_input, metrics_model_running, metrics_task_log
@@ -235,10 +236,11 @@ def remember(connection: Connection, batch: Batch, versions: Versions) -> None:
     """What the last ended execution read: only a version that differs makes the batch due again."""
     model_id, op_time = batch
     table = metrics_model_input
-    connection.execute(delete(table).where(table.c.model_id == model_id, table.c.op_time == op_time))
+    connection.execute(delete(table).where(table.c.model_id == model_id, table.c.op_time.in_(spellings(op_time))))
+    # as the arrival's row spells it, so that a sweep finds one by the other
     rows = [
-        {"model_id": model_id, "op_time": op_time, "dependency_table_name": name, "arrival_time": arrival}
-        for name, arrival in versions.items()
+        {"model_id": model_id, "op_time": written, "dependency_table_name": name, "arrival_time": arrival}
+        for (name, written), arrival in versions.items()
     ]
     if rows:
         connection.execute(insert(table), rows)
@@ -318,7 +320,10 @@ def _read_versions(connection: Connection, task: Row[Any], run_id: str, now: dat
     if not found:
         raise UnknownModel(f"there is no model {task.model_id}")
     (standing,) = found
-    versions = {name: arrival.isoformat() for name, arrival in standing.arrived.items()}
+    versions = {
+        name if written == task.op_time else f"{name} {written}": arrival.isoformat()
+        for (name, written), arrival in standing.arrived.items()
+    }
     connection.execute(
         update(metrics_task_log)
         .where(metrics_task_log.c.id == task.id)

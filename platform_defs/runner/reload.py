@@ -5,6 +5,8 @@ Webserver and daemon watch the server and show what it has loaded. Nothing that 
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import yaml
@@ -20,12 +22,18 @@ from platform_defs.settings import Settings
 # A load of many models is many commands: one reload follows the last of them.
 QUIET_S = 2.0
 AGAIN_S = 10.0
+LONGEST_AGAIN_S = 60.0
 TIMEOUT_S = 180
+_ASKING = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
 class ReloadFailed(PlatformError):
     """The code server did not answer, or the definitions did not load in it."""
+
+
+class DoesNotLoad(ReloadFailed):
+    """The new definitions did not load: the code server serves none, and its sensors do not tick."""
 
 
 class CodeServer:
@@ -44,7 +52,7 @@ class CodeServer:
         return changed is not None and changed >= started
 
     def reload(self) -> None:
-        """Returns when it serves the new definitions; what it served before goes on until then."""
+        """Returns when it serves the new definitions; what it served before goes on until then, or until they fail."""
         if not self._workspace.exists():
             return
         server = yaml.safe_load(self._workspace.read_text(encoding="utf-8"))["load_from"][0]["grpc_server"]
@@ -54,7 +62,7 @@ class CodeServer:
             # the answer to a reload says nothing of how it went
             sync_list_repositories_grpc(client)
         except DagsterUserCodeProcessError as error:
-            raise ReloadFailed(_reason(error)) from None
+            raise DoesNotLoad(_reason(error)) from None
         except DagsterUserCodeUnreachableError as error:
             raise ReloadFailed(f"the code server does not answer: {str(error).splitlines()[0]}") from None
 
@@ -92,6 +100,37 @@ class Reloads:
         else:
             _log.info("the code server has loaded what was published")
             self._done, self._complaint = rows, None
+
+
+def ask(server: CodeServer, pause: Callable[[float], object] = time.sleep) -> None:
+    """For a process of the code server itself: one request at a time, not waited for, until the definitions loaded.
+
+    Where they do not load, no sensor is left that could ask on a later tick: the thread, which is no daemon, keeps
+    this process, that the code server has ended, until they do.
+    """
+    if _ASKING.acquire(blocking=False):
+        threading.Thread(target=_until_loaded, args=(server, pause), name="reload", daemon=False).start()
+
+
+def _until_loaded(server: CodeServer, pause: Callable[[float], object]) -> None:
+    again_s = AGAIN_S
+    try:
+        while not _has_loaded(server):
+            pause(again_s)
+            again_s = min(2 * again_s, LONGEST_AGAIN_S)
+    except (PlatformError, OSError) as error:
+        _log.error("the code server could not be asked for what was published; the next tick does: %s", error)
+    finally:
+        _ASKING.release()
+
+
+def _has_loaded(server: CodeServer) -> bool:
+    try:
+        server.reload()
+    except DoesNotLoad as error:
+        _log.error("the code server could not load what was published, and is asked again: %s", error)
+        return False
+    return True
 
 
 def _reason(error: DagsterUserCodeProcessError) -> str:

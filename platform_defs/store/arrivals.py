@@ -45,7 +45,7 @@ metrics_task_log = Table(
     Column("message", Str(2000)),
     Column("compute_count", Integer),
     Column("storage_count", Integer),
-    # what the run read: {dependency: {"table": arrived name, "arrival": arrival_time}}; a version is compared as text
+    # what the run read: {arrived name: arrival_time}; beside the name the batch, where an ETL job spells it with dashes
     Column("versions", Json),
     # dependencies that had not arrived when an operator launched it all the same
     Column("missing_tables", Json),
@@ -73,7 +73,8 @@ metrics_model_running = Table(
     Index("idx_model_running_task", "task_id"),
 )
 
-# What the last ended execution of a batch read, so that one query finds every batch that changed since.
+# What the last ended execution of a batch read, so that one query finds every batch that changed since; op_time is
+# spelled as in the arrival's row.
 metrics_model_input = Table(
     "metrics_model_input",
     metadata,

@@ -11,8 +11,8 @@ from sqlalchemy import Engine, event, func, insert, literal, select, text, updat
 from platform_defs.arrivals import recovery, tasks
 from platform_defs.arrivals.errors import AlreadyRunning, ModelFailed
 from platform_defs.arrivals.intake import Arrival, Outcome, arrive
-from platform_defs.arrivals.met import rendered_name
-from platform_defs.arrivals.optime import rendered
+from platform_defs.arrivals.met import batch_name, dashed_name, rendered_name
+from platform_defs.arrivals.optime import batch_of, rendered, spellings
 from platform_defs.arrivals.state import dependents
 from platform_defs.arrivals.tasks import Begun, TakenOver, TaskStatus, Trigger
 from platform_defs.runner import work
@@ -23,6 +23,7 @@ from platform_defs.store.work import work as work_table
 from tests.arrivals.world import add_model, add_models, silent, task_log, work_of, write_arrival
 
 OP = "20251219"
+DASHED = "2025-12-19"
 LOOKBACK = timedelta(days=7)
 
 
@@ -167,6 +168,61 @@ def test_an_arrival_that_an_etl_job_wrote_itself_is_found_once(engine: Engine) -
     assert statuses(engine) == [("SUCCESS", "SENSOR"), ("RUNNING", "SENSOR")]
 
 
+@pytest.mark.parametrize(
+    ("written", "op_time"),
+    [("2025-12", "202512"), (DASHED, OP), ("2025-12-19-08", "2025121908"), ("2025-12-19-08-30-00", "20251219083000")],
+)
+def test_a_request_sees_the_table_whose_batch_an_etl_job_wrote_with_dashes(
+    engine: Engine, written: str, op_time: str
+) -> None:
+    add_model(engine, "M", ["A", "B", "C_yyyymm"])
+    write_arrival(engine, "A", written)
+    assert report(engine, "B", op_time).waiting == ["M"]
+    write_arrival(engine, "C_202512", written)
+    assert list(report(engine, "B", op_time).begun) == ["M"]
+    assert sweep(engine) == {}
+    assert succeed(engine, begin(engine, op_time=op_time)) is None
+    assert sweep(engine) == {}
+
+
+def test_a_batch_that_arrived_half_with_dashes_is_swept_once_and_every_change_of_it_makes_it_run_again(
+    engine: Engine,
+) -> None:
+    add_model(engine, "M", ["A", "B_yyyymmdd"])
+    now = datetime.now(UTC).replace(microsecond=0)
+    report(engine, "A")
+    write_arrival(engine, f"B_{OP}", DASHED, now)
+    assert list(sweep(engine)) == [("M", OP)]
+    # the same table once more, with dashes and by a clock that is behind
+    begun = begin(engine)
+    write_arrival(engine, "A", DASHED, now - timedelta(hours=8))
+    assert sweep(engine) == {}
+    assert succeed(engine, begun) is not None
+    assert succeed(engine, begin(engine)) is None
+    assert sweep(engine) == {}
+    for changed, at in ((DASHED, now - timedelta(hours=7)), (OP, now + timedelta(hours=1))):
+        write_arrival(engine, "A", changed, at)
+        assert list(sweep(engine)) == [("M", OP)]
+        assert succeed(engine, begin(engine)) is None
+        assert sweep(engine) == {}
+    assert [trigger for _, trigger in statuses(engine)] == ["SENSOR", "AGAIN", "SENSOR", "SENSOR"]
+    assert set(_arrivals(engine)) == {("A", OP), ("A", DASHED), (f"B_{OP}", DASHED)}
+    versions = {table if op == OP else f"{table} {op}": at.isoformat() for (table, op), at in _arrivals(engine).items()}
+    assert task_log(engine, "M", OP)[-1].versions == versions
+
+
+@pytest.mark.parametrize("written", ["2025-Q4", "2025-12-19 08", "2025-1219", "2025--12", "-2025-12"])
+def test_any_other_text_is_a_batch_of_its_own(engine: Engine, written: str) -> None:
+    add_model(engine, "M", ["A", "B"])
+    write_arrival(engine, "A", written)
+    write_arrival(engine, "B", written.replace("-", ""))
+    assert sweep(engine) == {}
+    write_arrival(engine, "B", written)
+    assert list(sweep(engine)) == [("M", written)]
+    assert succeed(engine, begin(engine, op_time=written)) is None
+    assert sweep(engine) == {}
+
+
 def test_batches_that_changed_before_the_lookback_are_left_alone(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
     write_arrival(engine, "A", OP, datetime.now(UTC) - LOOKBACK - timedelta(hours=1))
@@ -249,6 +305,17 @@ def test_the_database_renders_names_as_we_do(engine: Engine, op_time: str) -> No
     for name in names:
         query = select(rendered_name(literal(name), literal(op_time)))
         assert read(engine, lambda c, query=query: c.execute(query).scalar_one()) == rendered(name, op_time)
+
+
+def test_the_database_spells_batches_as_we_do(engine: Engine) -> None:
+    digits = ["2025", "202512", "20251219", "2025121908", "202512190830", "20251219083000"]
+    dashed = [spellings(op_time)[-1] for op_time in digits]
+    others = ["2025-Q4", "2025-1", "2025-1219", "2025-12-19 08", "20251", "2025-12-19-08-30-00-00"]
+    for op_time in [*digits, *dashed, *others]:
+        query = select(batch_name(literal(op_time)), dashed_name(batch_name(literal(op_time))))
+        batch, spelled = read(engine, lambda c, query=query: c.execute(query).one())
+        assert batch == batch_of(op_time)
+        assert op_time in others or spelled == spellings(batch)[-1]
 
 
 def test_a_run_that_an_operator_canceled_is_not_made_again(engine: Engine) -> None:

@@ -17,9 +17,10 @@ from platform_defs.arrivals.decisions import (
 )
 from platform_defs.arrivals.errors import InvalidArrival
 from platform_defs.arrivals.intake import Arrival, parse
-from platform_defs.arrivals.optime import dependencies_met_by, names_of, normalised, rendered
+from platform_defs.arrivals.optime import batch_of, dependencies_met_by, names_of, normalised, rendered, spellings
 
 NOW = datetime(2025, 12, 19, 8, tzinfo=UTC)
+OP = "20251219"
 OP_TIMES = st.text("0123456789", min_size=4, max_size=14)
 NAMES = st.lists(st.sampled_from(["DW_", "yyyymmdd", "yyyymm", "yyyy", "2025", "12", "_", "D", "20"]), max_size=6)
 
@@ -27,10 +28,10 @@ NAMES = st.lists(st.sampled_from(["DW_", "yyyymmdd", "yyyymm", "yyyy", "2025", "
 def standing(**changes: object) -> Standing:
     values: dict[str, object] = {
         "model_id": "M",
-        "op_time": "20251219",
+        "op_time": OP,
         "published": True,
         "depends_on": ("A", "B_yyyymmdd"),
-        "arrived": {"A": NOW, "B_20251219": NOW},
+        "arrived": {("A", OP): NOW, ("B_20251219", OP): NOW},
         "read": {},
     }
     return Standing(**(values | changes))  # type: ignore[arg-type]
@@ -41,7 +42,7 @@ def test_a_model_that_never_ran_is_due_when_all_tables_arrived() -> None:
 
 
 def test_a_missing_table_keeps_a_model_waiting() -> None:
-    waiting = standing(arrived={"A": NOW})
+    waiting = standing(arrived={("A", OP): NOW})
     assert verdict(waiting) is Verdict.WAITING
     assert missing(waiting) == ["B_yyyymmdd"]
 
@@ -51,16 +52,16 @@ def test_an_unpublished_model_is_not_asked_further() -> None:
 
 
 def test_what_was_read_is_not_due_again() -> None:
-    assert verdict(standing(read={"A": NOW, "B_20251219": NOW})) is Verdict.CURRENT
+    assert verdict(standing(read={("A", OP): NOW, ("B_20251219", OP): NOW})) is Verdict.CURRENT
 
 
 @pytest.mark.parametrize("moved", [timedelta(microseconds=1), timedelta(hours=-9)])
 def test_a_version_that_differs_in_either_direction_is_due(moved: timedelta) -> None:
-    assert verdict(standing(read={"A": NOW + moved, "B_20251219": NOW})) is Verdict.DUE
+    assert verdict(standing(read={("A", OP): NOW + moved, ("B_20251219", OP): NOW})) is Verdict.DUE
 
 
 def test_a_placeholder_is_met_by_its_literal_name_too() -> None:
-    literally = standing(arrived={"A": NOW, "B_yyyymmdd": NOW})
+    literally = standing(arrived={("A", OP): NOW, ("B_yyyymmdd", OP): NOW})
     assert missing(literally) == []
 
 
@@ -82,6 +83,21 @@ def test_only_names_that_render_to_the_table_are_met_by_it(op_time: str, parts: 
 def test_dashes_change_nothing_about_a_batch(op_time: str) -> None:
     dashed = "-".join([op_time[:4], op_time[4:6], op_time[6:]])
     assert normalised(dashed) == normalised(op_time) == op_time
+
+
+@given(op_time=OP_TIMES)
+def test_every_spelling_of_a_batch_leads_back_to_it(op_time: str) -> None:
+    found = spellings(op_time)
+    assert found[0] == op_time
+    assert {batch_of(written) for written in found} == {op_time}
+    assert {normalised(written) for written in found} == {op_time}
+
+
+def test_a_table_that_arrived_by_the_dashed_spelling_is_not_missing() -> None:
+    arrived = {("A", "2025-12-19"): NOW, ("B_20251219", OP): NOW}
+    assert verdict(standing(arrived=arrived)) is Verdict.DUE
+    assert verdict(standing(arrived=arrived, read=arrived)) is Verdict.CURRENT
+    assert verdict(standing(arrived=arrived | {("A", OP): NOW}, read=arrived)) is Verdict.DUE
 
 
 @pytest.mark.parametrize("wrong", ["", "123", "1" * 15, "2025121a", "２０２５", "2025 12", "--", "20251219\n1"])

@@ -5,15 +5,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, event, text, update
 
 from platform_defs.api.arrivals_metrics import ArrivalsCollector
 from platform_defs.arrivals import lateness
-from platform_defs.arrivals.lateness import Due, Watched, batch_day, expected, last_due
+from platform_defs.arrivals.lateness import Due, Late, Watched, batch_day, expected, last_due
+from platform_defs.arrivals.turns import Turns
 from platform_defs.settings import Settings
 from platform_defs.store.arrivals import metrics_model
 from platform_defs.store.engine import read, transact
-from tests.arrivals.world import add_model, write_arrival
+from tests.arrivals.world import add_model, add_models, write_arrival
 
 BERLIN, SHANGHAI = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Shanghai")
 LOOKBACK = timedelta(days=7)
@@ -110,6 +111,26 @@ def test_what_has_not_arrived_by_then_is_late_until_it_arrives(engine: Engine) -
     assert _look(engine, NOW + timedelta(days=1)) == {"M": [("20251220", ("A", "B_yyyymmdd"))]}
 
 
+def test_batches_with_and_without_dashes_are_the_same_ones(engine: Engine) -> None:
+    add_model(engine, "M", ["A", "B_yyyymmdd", "C"])
+    _declare(engine, "M", "08:30")
+    write_arrival(engine, "A", "2025-12-18", NOW - timedelta(days=1))
+    write_arrival(engine, "B_20251218", "2025-12-18", NOW - timedelta(days=1))
+    write_arrival(engine, "C", "20251219", NOW)
+    assert _look(engine) == {"M": [("20251218", ("C",)), ("20251219", ("A", "B_yyyymmdd"))]}
+    write_arrival(engine, "C", "20251218", NOW)
+    write_arrival(engine, "A", "2025-12-19", NOW)
+    write_arrival(engine, "B_20251219", "2025-12-19", NOW - timedelta(days=8))
+    assert _look(engine) == {"M": []}
+
+
+def test_monthly_tables_with_dashes_are_not_expected_every_day(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    _declare(engine, "M", "+17 08:30")
+    write_arrival(engine, "A", "2025-11", NOW - timedelta(days=20))
+    assert _look(engine) == {"M": [("202512", ("A",))]}
+
+
 def test_a_day_is_late_until_the_next_one_is_due_and_longer_if_it_began(engine: Engine) -> None:
     add_model(engine, "M", ["A", "B"])
     _declare(engine, "M", "08:30")
@@ -127,6 +148,60 @@ def test_monthly_tables_are_not_expected_every_day(engine: Engine) -> None:
     assert _look(engine) == {"M": [("202512", ("A",))]}
     write_arrival(engine, "A", "202512", NOW - timedelta(days=15))
     assert _look(engine) == {"M": []}
+
+
+def test_a_batch_is_looked_at_closely_only_while_something_of_it_may_be_missing(engine: Engine) -> None:
+    add_models(engine, {f"M{number}": ["A", "B_yyyymmdd"] for number in range(3)})
+    for number in range(3):
+        _declare(engine, f"M{number}", "08:30")
+    for day in (17, 18, 19):
+        write_arrival(engine, "A", f"202512{day}", NOW - timedelta(hours=1))
+        write_arrival(engine, f"B_202512{day}", f"202512{day}", NOW - timedelta(hours=1))
+    queries: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
+        queries.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        assert _look(engine) == {"M0": [], "M1": [], "M2": []}
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert len([query for query in queries if query.startswith("SELECT")]) == 3
+
+
+def test_a_table_that_arrived_before_the_lookback_is_not_late(engine: Engine) -> None:
+    add_model(engine, "M", ["A", "B"])
+    _declare(engine, "M", "08:30")
+    write_arrival(engine, "A", "20251219", NOW - timedelta(days=30))
+    write_arrival(engine, "B", "20251219", NOW)
+    assert _look(engine) == {"M": []}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_table_whose_time_cannot_be_read_is_late(engine: Engine) -> None:
+    add_model(engine, "M", ["A"])
+    _declare(engine, "M", "08:30")
+    write_arrival(engine, "A", "20251219", NOW)
+    garble = text("UPDATE metrics_etl_log SET arrival_time = '2025/12/19 08:00'")
+    transact(engine, lambda connection: connection.execute(garble))
+    assert _look(engine) == {"M": [("20251219", ("A",))]}
+
+
+def test_of_many_models_those_whose_lateness_changed_are_shown_at_once_and_the_others_in_turns() -> None:
+    late = Late("m4", "20251219", NOW, ("A",))
+    turns = Turns(at_once=2)
+    on_time: dict[str, tuple[Late, ...]] = {f"m{number}": () for number in range(5)}
+    assert [list(turns.next(on_time)) for _ in range(4)] == [["m0", "m1"], ["m2", "m3"], ["m4"], ["m0", "m1"]]
+    one_late = on_time | {"m4": (late,)}
+    assert turns.next(one_late) == {"m2": (), "m3": (), "m4": (late,)}
+    # nobody said that it was shown
+    turns.next(one_late)
+    assert list(turns.next(one_late)) == ["m0", "m1", "m4"]
+    turns.shown(one_late)
+    assert list(turns.next(one_late)) == ["m2", "m3"]
+    turns.next(one_late)
+    assert list(turns.next(on_time)) == ["m0", "m1", "m4"]
 
 
 def test_the_metric_counts_the_late_tables_of_each_model_that_declares_a_time(engine: Engine) -> None:

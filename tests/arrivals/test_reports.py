@@ -40,6 +40,20 @@ def test_an_arrival_is_reported_on_every_dependency_it_meets_and_only_where_one_
     ]
 
 
+def test_a_batch_that_an_etl_job_wrote_with_dashes_is_reported_as_the_one_of_its_digits(engine: Engine) -> None:
+    add_model(engine, "M", ["A", "B_yyyymmdd"])
+    write_arrival(engine, "A", "20251219")
+    write_arrival(engine, "A", "2025-12-19")
+    write_arrival(engine, "B_20251219", "2025-12-19")
+    assert _told(engine) == [
+        ("A", "20251219", ("A",)),
+        ("A", "20251219", ("A",)),
+        ("B_20251219", "20251219", ("B_yyyymmdd",)),
+    ]
+    _mark(engine, _unreported(engine))
+    assert _unreported(engine) == []
+
+
 def test_what_was_reported_is_reported_again_only_when_it_arrives_again(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
     write_arrival(engine, "A", "20251219", NOW)

@@ -120,6 +120,15 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_recent_or_open_stays(
     assert len(ids(engine, metrics_etl_log)) == len(ids(engine, metrics_kpi_value)) == 1
 
 
+def test_a_batch_with_and_without_dashes_is_forgotten_as_a_whole(engine: Engine) -> None:
+    kept = [read_by("KEPT", "A", OLD) | {"op_time": "2025-12-19"}, read_by("KEPT", "B", RECENT)]
+    kept += [read_by("KEPT2", "A", OLD), read_by("KEPT2", "B", RECENT) | {"op_time": "2025-12-19"}]
+    old = [read_by("OLD", "A", OLD) | {"op_time": "2025-12-19"}, read_by("OLD", "B", OLD)]
+    put(engine, metrics_model_input, [*old, *kept])
+    assert forget(engine, days=90, lookback_days=7, at=NOW).inputs == 2
+    assert set(ids(engine, metrics_model_input, "model_id")) == {"KEPT", "KEPT2"}
+
+
 def test_what_batches_read_stays_for_as_long_as_the_sensor_looks_back(engine: Engine) -> None:
     rows = [read_by(f"M{days}", "A", NOW - timedelta(days=days)) for days in (400, 366, 365, 100, 1)]
     put(engine, metrics_model_input, rows)

@@ -22,6 +22,7 @@ from sqlalchemy import insert, select, text, update
 from assets import models
 from assets.arrivals import model_run
 from platform_defs.arrivals import tasks
+from platform_defs.arrivals.intake import Arrival, arrive
 from platform_defs.arrivals.run import House, run_triggered
 from platform_defs.arrivals.sources import Sources
 from platform_defs.errors import PlatformError
@@ -67,16 +68,15 @@ def statuses(home: Home) -> list[tuple[str, str]]:
 @pytest.fixture
 def woken(home: Home) -> Iterator[Callable[[], bool]]:
     """Where a runner would listen; says whether it was woken since it was asked last."""
-    listener = wake.listen(home.path)
+    with wake.listening(home.path) as listener:
 
-    def was_woken() -> bool:
-        try:
-            return bool(listener.recv(16))
-        except BlockingIOError:
-            return False
+        def was_woken() -> bool:
+            try:
+                return bool(listener.recv(16))
+            except BlockingIOError:
+                return False
 
-    yield was_woken
-    listener.close()
+        yield was_woken
 
 
 def test_an_arrival_that_an_etl_job_wrote_runs_its_model_and_shows_as_a_partition(
@@ -96,6 +96,20 @@ def test_an_arrival_that_an_etl_job_wrote_runs_its_model_and_shows_as_a_partitio
     tick(home)
     assert len(statuses(home)) == 1
     assert len(home.instance.fetch_materializations(AssetKey(["tables", "A"]), limit=5).records) == 1
+
+
+def test_what_came_half_by_request_and_half_with_dashes_is_one_partition_and_one_execution(home: Home) -> None:
+    add_model(home.engine, "M", ["A", "B"])
+    arrive(home.engine, Arrival("A", OP), queue)
+    write_arrival(home.engine, "B", "2025-12-19")
+    tick(home)
+    [task] = task_log(home.engine, "M", OP)
+    house = House(home.engine, Sources(home.engine, {}), timeout_s=60, queue=queue, notify=silent)
+    assert run_triggered(house, "M", OP, task.work_id, str(uuid.uuid4())).counts.computed == 2
+    tick(home)
+    assert statuses(home) == [("SUCCESS", "SENSOR")]
+    assert home.instance.get_materialized_partitions(AssetKey(["tables", "B"])) == {OP}
+    assert home.instance.get_dynamic_partitions(str(models.OP_TIMES.name)) == [OP]
 
 
 def _launched(home: Home, status: DagsterRunStatus | None) -> None:

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from sqlalchemy import Engine
 
 from platform_defs.runner.fingerprint import bump, fingerprint
-from platform_defs.runner.reload import AGAIN_S, QUIET_S, CodeServer, ReloadFailed, Reloads
+from platform_defs.runner.reload import AGAIN_S, QUIET_S, CodeServer, ReloadFailed, Reloads, ask
 from platform_defs.settings import Settings
 from tests.waiting import until
 
@@ -119,6 +121,53 @@ def test_a_server_may_be_behind_if_a_model_was_published_since_it_started(
         assert server.may_be_behind() is behind
     with pytest.raises(ReloadFailed, match=r"^the code server does not answer: [^\n]+$"):
         server.reload()
+
+
+def test_a_process_of_the_code_server_that_was_told_to_end_goes_on_asking_until_the_definitions_load() -> None:
+    script = """
+import threading
+from platform_defs.runner.reload import CodeServer, DoesNotLoad, ask
+
+class Server(CodeServer):
+    def __init__(self):
+        self.failures = 4
+
+    def reload(self):
+        print("asked", flush=True)
+        self.failures -= 1
+        if self.failures >= 0:
+            raise DoesNotLoad("it does not load")
+
+# a server may serve its ticks in daemon threads, whose children are daemons too unless told otherwise
+tick = threading.Thread(target=ask, args=(Server(), print), daemon=True)
+tick.start()
+tick.join()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.split() == ["asked", "10.0", "asked", "20.0", "asked", "40.0", "asked", "60.0", "asked"]
+
+
+def no_request_is_under_way() -> None:
+    until("the request to end", lambda: all(thread.name != "reload" for thread in threading.enumerate()), 10)
+
+
+def test_a_server_that_does_not_answer_is_asked_again_by_the_next_tick() -> None:
+    server = Server()
+    server.failing = True
+    for tick in range(3):
+        ask(server)
+        no_request_is_under_way()
+        assert server.asked == tick + 1
+
+
+def test_ticks_during_a_request_do_not_ask_beside_it() -> None:
+    server = Server()
+    server.go_on.clear()
+    for _ in range(3):
+        ask(server)
+    server.go_on.set()
+    no_request_is_under_way()
+    assert server.asked == 1
 
 
 def test_a_published_model_changes_the_rows_and_not_the_code(engine: Engine) -> None:
