@@ -20,6 +20,7 @@ from assets.arrivals import arrival_report, model_run, webhook_send
 from assets.lineage import lineage_apply
 from assets.selfcheck import selfcheck
 from platform_defs.runner import registry, work
+from platform_defs.runner.closing import close
 from platform_defs.runner.errors import WorkError
 from platform_defs.runner.kinds import WORK_TAG, drive
 from platform_defs.runner.launcher import WarmRunLauncher
@@ -30,6 +31,10 @@ from resources.database import DatabaseResource
 PATIENCE = timedelta(seconds=5)
 # From handing a row over to seeing its run; beyond it the request was lost and the row waits again.
 HANDOVER = timedelta(minutes=2)
+# A supervisor brings a runner back within seconds; a run that waits longer would wait for ever.
+COMES_BACK = timedelta(minutes=2)
+# Ticks that are further apart saw nothing of what was in between.
+APART = timedelta(minutes=1)
 ROWS_A_TICK = 50
 _OUTCOMES = {
     DagsterRunStatus.SUCCESS: Status.SUCCEEDED,
@@ -50,13 +55,33 @@ def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | Ski
         _close_ended(context, engine)
         ours = isinstance(context.instance.run_launcher, WarmRunLauncher)
         if ours and registry.alive(engine):
+            context.update_cursor("")
             yield SkipReason("a runner is alive and takes the rows itself")
             return
+        if not ours:
+            _close_stranded(context, engine, "the runner that it was launched for is not configured any more")
+        elif _none_comes_back(context, datetime.now(UTC)):
+            _close_stranded(context, engine, "no runner has come back to execute it")
         for row in _unclaimed(engine):
             try:
                 yield _request(row)
             except WorkError as error:  # one row that cannot be executed must not keep the others
                 work.finish(engine, row.id, Status.FAILED, error=str(error))
+
+
+def _none_comes_back(context: SensorEvaluationContext, now: datetime) -> bool:
+    """The cursor holds since when ticks have found no runner, and the last of them."""
+    since, _, last = (context.cursor or "").partition(" ")
+    if not last or now - datetime.fromisoformat(last) > APART:
+        since = now.isoformat()
+    context.update_cursor(f"{since} {now.isoformat()}")
+    return now - datetime.fromisoformat(since) > COMES_BACK
+
+
+def _close_stranded(context: SensorEvaluationContext, engine: Engine, reason: str) -> None:
+    """Runs that Dagster launched: a sensor cannot hand them to a launcher, so whoever wants one launches it again."""
+    for row in work.claim(engine, work.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE, only=work.DAGSTER_RUN):
+        close(context.instance, engine, row, f"Not started: {reason}.")
 
 
 def _unclaimed(engine: Engine) -> list[Work]:

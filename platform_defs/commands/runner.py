@@ -6,7 +6,7 @@ import os
 
 import click
 
-from platform_defs.runner import registry, work
+from platform_defs.runner import registry, wake, work
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
@@ -54,13 +54,15 @@ def _serve() -> None:
 
     from platform_defs import dagster_instance
 
-    dagster_instance.prepare(settings)
-    os.environ.update(dagster_instance.environment(settings))
+    # first: a runner that the home does not admit must change nothing there
+    with wake.listening(settings.home) as listener:
+        dagster_instance.prepare(settings)
+        os.environ.update(dagster_instance.environment(settings))
 
-    from dagster import DagsterInstance
+        from dagster import DagsterInstance
 
-    from platform_defs.runner.service import Runner
+        from platform_defs.runner.service import Runner
 
-    with DagsterInstance.get() as instance:
-        Runner(settings, engine, instance).run()
+        with DagsterInstance.get() as instance:
+            Runner(settings, engine, instance).run(listener)
     engine.dispose()

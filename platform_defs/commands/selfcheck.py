@@ -52,7 +52,8 @@ def _here(settings: Settings) -> tuple[str, dict[str, Any]]:
     """Without a runner, in this process."""
     from platform_defs import dagster_instance
 
-    dagster_instance.prepare(settings)
+    if not (settings.home / "up.json").exists():  # a platform that is up has its own settings, perhaps not this shell's
+        dagster_instance.prepare(settings)
     os.environ.update(dagster_instance.environment(settings))
 
     from dagster import DagsterInstance

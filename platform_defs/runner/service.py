@@ -37,6 +37,7 @@ TAKEN_AWAY_S = 5.0
 FIRST_LOAD_S = 5.0
 RELOAD_S = 60.0
 KEEP_LOGS_S = 7 * 86_400
+CLEANING_S = 3600
 _log = logging.getLogger(__name__)
 
 
@@ -73,18 +74,15 @@ class Runner:
         self._started_at = datetime.now(UTC)
         self._measures = Measures()
         self._next_beat = 0.0
+        self._next_cleaning = 0.0
         self._recovered = False
         self._log_folder = settings.home / "runs"
         self._reloads = Reloads(CodeServer(settings, engine))
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def run(self, listener: socket.socket) -> None:
         """Until SIGTERM or SIGINT; then ends its runs and leaves."""
-        with wake.listening(self._settings.home) as listener:
-            self._listen(listener)
-
-    def _listen(self, listener: socket.socket) -> None:
         woken, waker = socket.socketpair()
         for end in (woken, waker):
             end.setblocking(False)
@@ -117,6 +115,9 @@ class Runner:
             self._start_more(wanted)
         if time.monotonic() >= self._next_beat:
             self._beat()
+        if time.monotonic() >= self._next_cleaning:
+            self._next_cleaning = time.monotonic() + CLEANING_S
+            self._remove_old_logs()
 
     def _pause(self) -> float:
         deadlines = [item.kill_at for item in self._running.values() if item.kill_at is not None]
@@ -364,7 +365,6 @@ class Runner:
         """Rows of a runner of this machine that is gone: closed if their process is, else watched or ended."""
         self._beat()
         registry.forget_old(self._engine)
-        self._remove_old_logs()
         for row in work.running(self._engine):
             runner = row.runner_here
             if runner is None or runner.is_alive():

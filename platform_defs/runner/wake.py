@@ -28,6 +28,7 @@ def wake(home: Path) -> bool:
 @contextlib.contextmanager
 def listening(home: Path) -> Iterator[socket.socket]:
     """The runner's end, one per home; only this user may write to it."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _opened(home) as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         try:
             # of the folder: it goes with the process, however that ends, and leaves no file

@@ -163,6 +163,7 @@ def claim(
     *,
     lease: timedelta | None = LEASE,
     waiting_for: timedelta | None = None,
+    only: str | None = None,
     without: str | None = None,
 ) -> list[Work]:
     """Takes up to limit queued rows, most urgent and oldest first; no other owner gets the same ones."""
@@ -170,6 +171,8 @@ def claim(
     queued = work.c.status == Status.QUEUED
     if waiting_for is not None:
         queued &= work.c.created_at < now - waiting_for
+    if only is not None:
+        queued &= work.c.kind == only
     if without is not None:
         queued &= work.c.kind != without
 

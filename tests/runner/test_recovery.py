@@ -40,8 +40,12 @@ def instance(engine: Engine) -> Iterator[DagsterInstance]:
 
 
 def tick(instance: DagsterInstance) -> list[RunRequest | SkipReason]:
-    with build_sensor_context(instance=instance) as context:
-        return list(work_recovery(context))
+    return ticked(instance, "")[0]
+
+
+def ticked(instance: DagsterInstance, cursor: str) -> tuple[list[RunRequest | SkipReason], str]:
+    with build_sensor_context(instance=instance, cursor=cursor) as context:
+        return list(work_recovery(context)), context.cursor or ""
 
 
 def waiting_row(engine: Engine) -> work.Work:
@@ -115,3 +119,40 @@ def test_a_row_of_an_unknown_kind_fails_alone(engine: Engine, instance: DagsterI
     failed = work.get(engine, unknown.id)
     assert failed.status is Status.FAILED
     assert "unknown kind of work 'nonsense'" in str(failed.error)
+
+
+def test_a_run_that_waits_for_a_runner_that_does_not_come_back_ends_and_says_why(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    run = create_run_for_test(instance, status=DagsterRunStatus.STARTING)
+    row = work.enqueue(engine, work.DAGSTER_RUN, {}, run_id=run.run_id)
+    with engine.begin() as connection:
+        connection.execute(update(table).values(created_at=datetime.now(UTC) - timedelta(minutes=1)))
+    now = datetime.now(UTC)
+    long_ago, lately = ((now - timedelta(seconds=ago)).isoformat() for ago in (600, 5))
+    _, cursor = ticked(instance, "")
+    for seen in (cursor, f"{lately} {lately}", f"{long_ago} {long_ago}"):  # the last one: nobody looked in between
+        ticked(instance, seen)
+        assert work.get(engine, row.id).status is Status.QUEUED
+    ticked(instance, f"{long_ago} {lately}")
+    assert work.get(engine, row.id).status is Status.FAILED
+    closed = instance.get_run_by_id(run.run_id)
+    assert closed is not None
+    assert closed.status is DagsterRunStatus.FAILURE
+    assert "no runner has come back" in str(work.get(engine, row.id).error)
+
+
+def test_a_runner_that_is_alive_again_makes_the_sensor_forget_that_none_was(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    registry.beat(
+        engine,
+        ProcessId.current(),
+        slots=1,
+        busy=0,
+        definitions=None,
+        load_error=None,
+        metrics="",
+        started_at=datetime.now(UTC),
+    )
+    assert ticked(instance, "2026-01-01T00:00:00+00:00 2026-01-01T00:00:00+00:00")[1] == ""
