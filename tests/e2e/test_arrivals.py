@@ -318,6 +318,16 @@ def test_an_arrival_that_an_etl_job_writes_itself_runs_the_model(site: Site) -> 
     assert [(task.status, task.trigger_code) for task in site.until_quiet("direct")] == [("SUCCESS", "SENSOR")]
 
 
+def test_a_table_that_an_etl_job_wrote_with_dashes_and_one_over_http_are_one_batch(site: Site) -> None:
+    site.load({"id": "dashed", "tables": ["A", "B"]})
+    insert = text("INSERT INTO metrics_etl_log (table_name, op_time, arrival_time) VALUES (:name, :op, :at)")
+    row = {"name": site.name("A"), "op": f"{OP[:4]}-{OP[4:6]}-{OP[6:]}", "at": f"{datetime.now(UTC):%F %T}"}
+    transact(site.engine, lambda c: c.execute(insert, row))
+    (triggered,) = site.post("B")["triggeredModels"]
+    assert triggered["status"] == "SUCCESS"
+    assert [(task.op_time, task.status) for task in site.until_quiet("dashed")] == [(OP, "SUCCESS")]
+
+
 def test_subscribers_of_a_kpi_hear_of_its_new_values(site: Site) -> None:
     site.load({"id": "told", "tables": ["A"]})
     kpi = f"K{site.name('told')}"
