@@ -58,3 +58,9 @@ def test_from_nothing_to_a_key_and_a_selfcheck(tmp_path: Path) -> None:
     checked = run("selfcheck", home=tmp_path)
     assert checked.returncode == 0, checked.stderr
     assert "selfcheck succeeded" in checked.stdout
+    # as a platform leaves it that is up with settings of its own
+    (tmp_path / "up.json").write_text("{}")
+    instance = tmp_path / "dagster" / "dagster.yaml"
+    instance.write_text(instance.read_text() + "# by another launcher\n")
+    assert run("selfcheck", home=tmp_path).returncode == 0
+    assert "# by another launcher" in instance.read_text()
