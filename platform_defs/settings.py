@@ -16,6 +16,8 @@ from sqlalchemy.exc import ArgumentError
 from platform_defs.errors import SettingsError
 
 MEBIBYTE = 1024 * 1024
+# a hundred years; what is longer leaves the range of dates
+MAX_DAYS = 36_500
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -78,11 +80,18 @@ class Settings(BaseSettings):
     lineage_tenant_burst: float = Field(
         10_000.0, ge=1, description="Lineage events that a tenant may send at once after a pause"
     )
-    lineage_retention_days: int = Field(90, ge=0, description="Days that raw lineage events are kept; 0 means for ever")
-    lineage_tombstone_days: int = Field(
-        7, ge=0, description="Days that the graph remembers what was dropped and renamed, for events that come late"
+    lineage_retention_days: int = Field(
+        90, ge=0, le=MAX_DAYS, description="Days that raw lineage events are kept; 0 means for ever"
     )
-    lineage_dead_letter_days: int = Field(30, ge=0, description="Days that refused events are kept; 0 means for ever")
+    lineage_tombstone_days: int = Field(
+        7,
+        ge=0,
+        le=MAX_DAYS,
+        description="Days that the graph remembers what was dropped and renamed, for events that come late",
+    )
+    lineage_dead_letter_days: int = Field(
+        30, ge=0, le=MAX_DAYS, description="Days that refused events are kept; 0 means for ever"
+    )
     lineage_observe: bool = Field(True, description="Whether lineage events become observations in the Dagster UI")
     lineage_observe_off: str = Field("", description="Ids of tenants whose events do not: 7,12")
     arrivals_lookback_days: int = Field(
@@ -91,6 +100,7 @@ class Settings(BaseSettings):
     arrivals_retention_days: int = Field(
         90,
         ge=0,
+        le=MAX_DAYS,
         description="Days that ended tasks, finished deliveries and finished work are kept; 0 means for ever",
     )
     model_timeout_s: float = Field(600.0, gt=0, le=86_400, description="Seconds that the query of a model may take")

@@ -133,11 +133,11 @@ def _started_before(engine: Engine, task_ids: Sequence[int], instant: datetime) 
 
 
 def _send_overdue(engine: Engine, now: datetime) -> bool:
-    """A row of work per interval where webhooks wait and no API process is alive to send them."""
+    """A row of work at a time, and per interval, where webhooks wait and no API process is alive to send them."""
     if not read(engine, lambda connection: deliveries.overdue(connection, UNSENT)):
         return False
     interval = int(now.timestamp() // UNSENT.total_seconds())
-    work.enqueue(engine, WEBHOOK_SEND, {}, key=f"{WEBHOOK_SEND}:{interval}")
+    work.ensure(engine, WEBHOOK_SEND, key=f"{WEBHOOK_SEND}:{interval}")
     return True
 
 

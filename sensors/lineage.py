@@ -21,14 +21,14 @@ from dagster import (
 
 from assets.lineage import lineage_retention
 from platform_defs.lineage import observations
-from platform_defs.lineage.observations import Observation
+from platform_defs.lineage.observations import Observation, Position
 from platform_defs.lineage.recovery import is_needed
 from platform_defs.runner import work
 from platform_defs.runner.kinds import LINEAGE_APPLY
 from platform_defs.settings import Settings
 from resources.database import DatabaseResource
 
-# One row of work per interval: a failing store is tried again, but not every tick.
+# At most one row of work per interval, and none while one is open: a failing store is tried again, but not every tick.
 RECOVERY_INTERVAL_S = 30
 
 
@@ -38,8 +38,8 @@ def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
     with DatabaseResource().opened() as engine:
         if not is_needed(engine):
             return SkipReason("the graph has all events")
-        interval = int(datetime.now(UTC).timestamp()) // RECOVERY_INTERVAL_S
-        row = work.enqueue(engine, LINEAGE_APPLY, {}, key=f"{LINEAGE_APPLY}:{interval}")
+        interval = int(datetime.now(UTC).timestamp() // RECOVERY_INTERVAL_S)
+        row = work.ensure(engine, LINEAGE_APPLY, key=f"{LINEAGE_APPLY}:{interval}")
     return SkipReason(f"work {row.id} applies what the graph lacks, as run {row.run_id}")
 
 
@@ -50,13 +50,13 @@ def lineage_observations(context: SensorEvaluationContext) -> SensorResult | Ski
     if not settings.lineage_observe:
         return SkipReason("PLATFORM_LINEAGE_OBSERVE is off")
     with DatabaseResource().opened() as engine:
-        before = int(context.cursor or 0)
+        before = Position.read(context.cursor)
         tick = observations.observe(engine, before, without=settings.unobserved_tenants)
         # what an earlier tick reported counts from here on: its cursor is only kept when the tick has ended
-        observations.save(engine, before if tick.observations else tick.last_id)
-    if tick.last_id == before:
+        observations.save(engine, (before if tick.observations else tick.position).last_id)
+    if tick.position == before:
         return SkipReason("no new events")
-    return SensorResult(asset_events=[_observation(found) for found in tick.observations], cursor=str(tick.last_id))
+    return SensorResult(asset_events=[_observation(found) for found in tick.observations], cursor=str(tick.position))
 
 
 def _observation(found: Observation) -> AssetObservation:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import click
 from sqlalchemy import Engine
 
-from platform_defs.access.tenants import Tenant, find_tenant
+from platform_defs.access.tenants import MAX_ID, Tenant, find_tenant
 from platform_defs.commands.opened import opened_engine
 from platform_defs.errors import PlatformError
 from platform_defs.graph.lines import graph_lines
@@ -24,7 +24,9 @@ from platform_defs.lineage.retry import retry_letter
 from platform_defs.settings import Settings
 
 PROGRESS_EVERY = 1000
-tenant_option = click.option("--tenant", "tenant_id", type=int, required=True, metavar="ID", help="The tenant's id.")
+# what a number of the database holds; a driver fails on more
+NUMBER = click.IntRange(1, MAX_ID)
+tenant_option = click.option("--tenant", "tenant_id", type=NUMBER, required=True, metavar="ID", help="The tenant's id.")
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def letters() -> None:
 
 @letters.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that were accepted on a later try.")
-@click.option("--limit", default=100, show_default=True, help="At most so many, the newest first.")
+@click.option("--limit", type=NUMBER, default=100, show_default=True, help="At most so many, the newest first.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with the payload.")
 def list_(everything: bool, limit: int, as_json: bool) -> None:
     """List refused events, the newest first."""
@@ -127,7 +129,7 @@ def retry(ids: tuple[int, ...], everything: bool) -> None:
         found = (
             dead_letters.listed(stores.engine, limit=sys.maxsize)
             if everything
-            else dead_letters.find(stores.engine, ids)
+            else dead_letters.find(stores.engine, [id for id in ids if abs(id) <= MAX_ID])
         )
         missing = sorted(set(ids) - {letter.id for letter in found})
         if missing:

@@ -1,6 +1,6 @@
 """What can go wrong in the graph, on either store.
 
-GraphError
+GraphError               the server itself: a full disk, a missing right, …
 ├── InvalidGraphValue    a value that no store may hold; nothing was written; trying again cannot help
 ├── GraphConflict        another tenant already has this tenant code
 ├── GraphAccessDenied    Neo4j refused the user or the password

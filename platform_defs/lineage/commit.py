@@ -3,9 +3,10 @@
 Each store's write is idempotent alone, so whatever a crash leaves of a group, sending it again completes it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine
@@ -13,8 +14,9 @@ from sqlalchemy.exc import DatabaseError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from platform_defs.access.tenants import Tenant
+from platform_defs.errors import GraphError
 from platform_defs.graph.embedded import EmbeddedGraph
-from platform_defs.graph.errors import GraphAccessDenied, GraphUnavailable
+from platform_defs.graph.errors import GraphConflict, InvalidGraphValue
 from platform_defs.graph.port import Graph
 from platform_defs.lineage import marks, raw
 from platform_defs.lineage.apply import Stamped, apply_events
@@ -22,7 +24,7 @@ from platform_defs.lineage.counts import Counts, Run, count_runs
 from platform_defs.lineage.measures import Measures, timed
 from platform_defs.lineage.raw import Key
 from platform_defs.store.engine import is_transient, transact
-from platform_defs.store.errors import StoreUnavailable
+from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.metadata import now
 
 # a request has four seconds: one repetition after a deadlock, then the client is told
@@ -63,10 +65,18 @@ class Committer(Protocol):
     def close(self) -> None: ...
 
 
+def is_of_an_event(error: BaseException) -> bool:
+    """Whether a store refuses an event for what it is, so that it would do so again."""
+    return isinstance(error, InvalidGraphValue | GraphConflict | DataError | IntegrityError | PacketTooLarge)
+
+
 def is_unavailable(error: BaseException) -> bool:
     """Whether it is the store that fails, not an event: then nothing is wrong with the group, and it may come again."""
-    if isinstance(error, StoreUnavailable | GraphUnavailable | GraphAccessDenied | PoolTimeout):
+    if isinstance(error, StoreUnavailable | PoolTimeout):
         return True
+    if isinstance(error, GraphError):
+        # a full disk, a missing right, a database that is gone: Neo4j has no end of errors of its own
+        return not is_of_an_event(error)
     if isinstance(error, DBAPIError):
         of_an_event = DataError | IntegrityError | ProgrammingError
         return is_transient(error) or (isinstance(error, DatabaseError) and not isinstance(error, of_an_event))
@@ -80,6 +90,7 @@ class Due:
     fresh: list[Item]
     waiting: list[Item]  # stored before, but the graph lacks them
     counts: Counts
+    rewritten_at: Mapping[int, datetime] = field(default_factory=dict)
 
     @property
     def items(self) -> list[Item]:
@@ -151,7 +162,8 @@ class ParallelCommitter:
 
     What of a group is new, and how often its SQLs ran, is known to the database alone: the graph's thread starts when
     that has been read, while the rows are being written. The mark that the graph has a row is written with the next
-    group: a crash before it only means that the row is applied once more.
+    group: a crash before it only means that the row is applied once more. So it is left out where a rebuild wrote the
+    tenant's graph meanwhile, which may have undone what it did not yet find among the rows; the recovery comes to it.
     """
 
     engine: Engine
@@ -159,6 +171,8 @@ class ParallelCommitter:
     measures: Measures
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="lineage-graph"))
     _unmarked: list[Key] = field(default_factory=list)
+    # as it was before the graph was written
+    _rewritten_at: Mapping[int, datetime] = field(default_factory=dict)
 
     def commit(self, items: Sequence[Item]) -> Committed:
         handover: Future[Due] = Future()
@@ -172,15 +186,17 @@ class ParallelCommitter:
             graph.exception()  # two groups must not write at once
             raise
         self._unmarked = []
+        due = handover.result()
         rebuild = graph.result()
         if rebuild:
             transact(self.engine, lambda connection: marks.request(connection, rebuild), attempts=ATTEMPTS)
-        self._unmarked = [item.key for item in _split(handover.result().items, rebuild)[0]]
+        self._unmarked = [item.key for item in _split(due.items, rebuild)[0]]
+        self._rewritten_at = due.rewritten_at
         return Committed(rebuild)
 
     def flush(self) -> None:
         if self._unmarked:
-            transact(self.engine, lambda connection: raw.mark_applied(connection, self._unmarked), attempts=ATTEMPTS)
+            transact(self.engine, lambda connection: self._mark(connection, []), attempts=ATTEMPTS)
             self._unmarked = []
 
     def withdraw(self, item: Item) -> None:
@@ -190,11 +206,19 @@ class ParallelCommitter:
         self._pool.shutdown(wait=False)
 
     def _store(self, connection: Connection, items: Sequence[Item], handover: Future[Due]) -> None:
-        raw.mark_applied(connection, self._unmarked)
-        due = _due(connection, items)
+        rewritten_at = self._mark(connection, items)
+        due = replace(_due(connection, items), rewritten_at=rewritten_at)
         if not handover.done():  # a repetition after a deadlock finds the graph's thread at work already
             handover.set_result(due)
         raw.insert(connection, [item.row for item in due.fresh])
+
+    def _mark(self, connection: Connection, items: Sequence[Item]) -> Mapping[int, datetime]:
+        """Marks what the graph has; returns when the graphs of all tenants in question were last rewritten."""
+        tenants = {key.tenant_id for key in self._unmarked} | {item.tenant.id for item in items}
+        now_at, then = marks.rewritten_at(connection, tenants), self._rewritten_at
+        kept = [key for key in self._unmarked if now_at.get(key.tenant_id) == then.get(key.tenant_id)]
+        raw.mark_applied(connection, kept)
+        return now_at
 
     def _write_graph(self, handover: Future[Due]) -> frozenset[int]:
         due = handover.result()

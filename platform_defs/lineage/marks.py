@@ -1,6 +1,9 @@
-"""Tenants whose graph must be rebuilt: a durable mark, which a rebuild that began after it takes away."""
+"""Tenants whose graph must be rebuilt: a durable mark, which a rebuild that began after it takes away.
 
-from collections.abc import Iterable
+rebuilt_at is also how a writer sees that a rebuild may have undone what it wrote: see `rewritten`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -48,6 +51,26 @@ def requested(engine: Engine, tenant_id: int) -> int:
     return read(engine, lambda connection: connection.execute(query).scalar_one_or_none()) or 0
 
 
+def rewritten(engine: Engine, tenant_id: int) -> None:
+    """A rebuild has written the tenant's graph; to be recorded before it reads which events it has not seen.
+
+    A writer whose raw row that read does not find wrote it later, and so sees that rebuilt_at has changed meanwhile.
+    """
+    row = {"tenant_id": tenant_id, "requested": 0, "requested_at": now(), "rebuilt_at": now()}
+    transact(
+        engine,
+        lambda connection: upsert(connection, lineage_rebuild, [row], key=("tenant_id",), update=["rebuilt_at"]),
+    )
+
+
+def rewritten_at(connection: Connection, tenant_ids: Collection[int]) -> Mapping[int, datetime]:
+    """When the graphs of these tenants were last rewritten; tenants of whom none was are left out."""
+    query = select(_marks.tenant_id, _marks.rebuilt_at).where(
+        _marks.tenant_id.in_(sorted(tenant_ids)), _marks.rebuilt_at.is_not(None)
+    )
+    return {row.tenant_id: row.rebuilt_at for row in connection.execute(query)}
+
+
 def answer(engine: Engine, tenant_id: int, requested: int, *, first: datetime | None) -> None:
     """What was asked up to `requested` is done; a request that came during the rebuild stays open."""
     row = {
@@ -55,10 +78,9 @@ def answer(engine: Engine, tenant_id: int, requested: int, *, first: datetime | 
         "requested": requested,
         "answered": requested,
         "requested_at": now(),
-        "rebuilt_at": now(),
         "rebuilt_from": first,
     }
-    changed = ["answered", "rebuilt_at", "rebuilt_from"]
+    changed = ["answered", "rebuilt_from"]
     transact(
         engine,
         lambda connection: upsert(connection, lineage_rebuild, [row], key=("tenant_id",), update=changed),

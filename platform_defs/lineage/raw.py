@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, Row, Select, delete, func, select, up
 from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import Tenant
 from platform_defs.lineage.apply import Stamped
+from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.events import Event, parse_event
 from platform_defs.lineage.extract import facts_of
 from platform_defs.lineage.version import version_of
@@ -183,9 +184,17 @@ def _page(tenant_id: int, last: tuple[datetime, str] | None) -> Select[Any]:
     return query.where(_events.event_time >= time, later)
 
 
+def _parsed(row: Row[Any]) -> Event:
+    try:
+        return parse_event(row.event)
+    except InvalidEvent:
+        # accepted when more spellings of a time were: the column has it as it was understood then
+        return parse_event({**row.event, "eventTime": row.event_time.isoformat()})
+
+
 def stored(row: Row[Any]) -> Stored:
-    """A row with the facts of its event; what was accepted once parses again."""
-    event = parse_event(row.event)
+    """A row with the facts of its event."""
+    event = _parsed(row)
     source_type = SourceType(row.source_type or SourceType.COMPUTE)
     extraction = facts_of(event, source_type)
     return Stored(

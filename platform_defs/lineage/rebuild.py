@@ -3,11 +3,15 @@
 The events are merged in memory, in the order of their versions, which never needs a rebuild. The store is then brought
 to that state in bounded transactions, so it is never empty in between. Events that the sink applied meanwhile may be
 undone by that; so the stored events are read again, and those that were not seen before are applied, until there are
-none.
+none. An event whose row is not yet to be seen then is left to the recovery by its writer (marks.rewritten).
+
+With keep_unexplained the merge does not begin with nothing but with what the graph remembers of events that are stored
+no longer (merge/memory.py), and nothing is removed that the merge did not write.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Engine
 
@@ -15,12 +19,15 @@ from platform_defs.access.tenants import Tenant
 from platform_defs.graph.base import chunks
 from platform_defs.graph.model import DeleteEdges, DeleteNodes, Edge, EdgeKey, Node, Operation, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import Graph, GraphStore
+from platform_defs.lineage import marks
 from platform_defs.lineage.apply import Stamped, apply_events, stamped_facts
 from platform_defs.lineage.errors import LineageError
+from platform_defs.lineage.facts import Renamed
 from platform_defs.lineage.merge.changes import difference, whole
 from platform_defs.lineage.merge.codec import COUNT, read_node
+from platform_defs.lineage.merge.memory import Memory, Move, is_of_merge, make_older, remembered, take_up
 from platform_defs.lineage.merge.rules import take
-from platform_defs.lineage.merge.state import NEVER, empty_state
+from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, State, empty_state
 from platform_defs.lineage.version import Version
 
 ROWS_PER_TRANSACTION = 2000
@@ -44,29 +51,68 @@ def rebuild(
     *,
     read_events: Callable[[], Iterator[Stamped]],
     progress: Callable[[int], None],
+    keep_unexplained: bool = False,
 ) -> RebuildReport:
     """read_events gives all stored events of the tenant in the order of their versions, each time anew."""
     store = graph.for_tenant(tenant.id)
     removed = 0
     for _ in range(ROUNDS):
         seen: set[Version] = set()
-        removed += _bring(store, _merged(tenant, _watched(read_events(), seen, progress)))
+        events = partial(_watched, read_events, seen, progress)
+        nothing = Memory(empty_state(str(store.tenant)))
+        state = _kept(store, read_events, events, seen) if keep_unexplained else _taken(nothing, events())
+        if state is None:
+            continue
+        removed += _bring(store, _whole(tenant, state), keep_unexplained=keep_unexplained)
+        marks.rewritten(engine, tenant.id)
         if _apply_unseen(store, tenant, read_events(), seen):
             return RebuildReport(len(seen), removed, min(seen, default=None))
     raise LineageError(f"tenant {tenant.id} gets events out of order faster than its graph can be rebuilt")
 
 
-def _watched(events: Iterable[Stamped], seen: set[Version], progress: Callable[[int], None]) -> Iterator[Stamped]:
-    for event in events:
+def _watched(
+    read_events: Callable[[], Iterator[Stamped]], seen: set[Version], progress: Callable[[int], None]
+) -> Iterator[Stamped]:
+    for event in read_events():
         seen.add(event.version)
         progress(len(seen))
         yield event
 
 
-def _merged(tenant: Tenant, events: Iterable[Stamped]) -> Iterator[Node | Edge]:
-    state = empty_state(str(tenant.id))
+def _taken(memory: Memory, events: Iterable[Stamped]) -> State:
     for event in events:
-        take(state, stamped_facts([event]))
+        for at, fact in stamped_facts([event]):
+            take(memory.state, [(at, fact)])
+            if at in memory.waiting:
+                take_up(memory.state, memory.waiting[at])
+    return memory.state
+
+
+def _kept(
+    store: GraphStore,
+    read_events: Callable[[], Iterator[Stamped]],
+    events: Callable[[], Iterator[Stamped]],
+    seen: set[Version],
+) -> State | None:
+    """The events on top of what the graph remembers of others; None where some were forgotten meanwhile."""
+    # before the events are looked at: what is applied in between is told again by its event
+    items = list(store.stream())
+    stored: set[Version] = set()
+    moves: list[Move] = []
+    for event in read_events():
+        stored.add(event.version)
+        moves += [(at, fact.ref, fact.new) for at, fact in stamped_facts([event]) if isinstance(fact, Renamed)]
+    try:
+        state = _taken(remembered(str(store.tenant), items, stored, moves), events())
+    except NeedsRebuild:
+        # events are forgotten in the order in which they came: one that is stored may be older than one that is not
+        memory = remembered(str(store.tenant), items, stored, moves)
+        make_older(memory)
+        state = _taken(memory, events())
+    return state if stored <= seen else None
+
+
+def _whole(tenant: Tenant, state: State) -> Iterator[Node | Edge]:
     yield Node(state.tenant, frozenset({"Tenant"}), {"code": tenant.code, "name": tenant.name})
     yield from whole(state)
 
@@ -77,7 +123,7 @@ def _apply_unseen(store: GraphStore, tenant: Tenant, events: Iterable[Stamped], 
     return not any(apply_events(store, tenant, some).needs_rebuild for some in chunks(unseen, EVENTS_PER_GROUP))
 
 
-def _bring(store: GraphStore, wanted: Iterable[Node | Edge]) -> int:
+def _bring(store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained: bool) -> int:
     """Writes what differs and removes the rest; returns how much was removed."""
     nodes: dict[str, Node] = {}
     edges: dict[EdgeKey, Edge] = {}
@@ -88,15 +134,19 @@ def _bring(store: GraphStore, wanted: Iterable[Node | Edge]) -> int:
             edges[item.key] = item
     extra_nodes: list[str] = []
     extra_edges: list[EdgeKey] = []
+    of_others: set[str] = set()
     for item in store.stream():
         if isinstance(item, Edge):
             edge = edges.get(item.key)
-            if edge is None:
-                extra_edges.append(item.key)
-            else:
+            if edge is not None:
                 _settle_for(edges, item.key, difference(item.props, edge.props), edge)
+            elif not keep_unexplained or (is_of_merge(item) and item.to_id not in of_others):
+                extra_edges.append(item.key)
         elif (node := nodes.get(item.id)) is None:
-            extra_nodes.append(item.id)
+            if keep_unexplained and not is_of_merge(item):
+                of_others.add(item.id)
+            else:
+                extra_nodes.append(item.id)
         else:
             change = difference(item.props, {**_of_others(item), **node.props})
             if change or not node.labels <= item.labels:

@@ -13,7 +13,7 @@ from platform_defs.canonical import canonical_json
 from platform_defs.graph.port import Graph
 from platform_defs.lineage import dead_letters, marks, raw
 from platform_defs.lineage.apply import Stamped, apply_events
-from platform_defs.lineage.commit import is_unavailable
+from platform_defs.lineage.commit import is_of_an_event, is_unavailable
 from platform_defs.lineage.counts import Counts, Run, all_counts, count_runs
 from platform_defs.lineage.dead_letters import Refusal
 from platform_defs.lineage.errors import LineageError
@@ -31,6 +31,8 @@ PATIENCE = timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
+    """refused: what a store will never take, now among the dead letters."""
+
     applied: int = 0
     refused: int = 0
     rebuilt: tuple[int, ...] = ()
@@ -41,26 +43,47 @@ def is_needed(engine: Engine) -> bool:
 
 
 def recover(engine: Engine, graph: Graph, *, patience: timedelta = PATIENCE) -> Recovered:
-    """Applies everything that waits, oldest first, then rebuilds the marked tenants; idempotent."""
+    """Applies everything that waits, oldest first, then rebuilds the marked tenants; idempotent.
+
+    A tenant whose rebuild fails does not keep the others from theirs; that it failed is raised at the end.
+    """
     applied = refused = after = 0
     before = now() - patience
     while rows := raw.unapplied(engine, before=before, after_id=after):
         after = rows[-1].id
         good, bad = _apply(engine, graph, rows)
         applied, refused = applied + good, refused + bad
-    rebuilt = []
+    rebuilt: list[int] = []
+    failed: dict[int, Exception] = {}
     for mark in marks.pending(engine):
         tenant = find_tenant(engine, mark.tenant_id)
-        if tenant is not None:
-            rebuild_tenant(engine, graph, tenant)
+        if tenant is None:
+            continue
+        try:
+            rebuild_tenant(engine, graph, tenant, keep_unexplained=True)
             rebuilt.append(tenant.id)
+        except Exception as error:
+            log.error("the graph of tenant %d could not be rebuilt", tenant.id, exc_info=error)
+            failed[tenant.id] = error
+    if failed:
+        tenants = ", ".join(map(str, failed))
+        raise LineageError(f"the graphs of these tenants could not be rebuilt: {tenants}") from failed.popitem()[1]
     return Recovered(applied, refused, tuple(rebuilt))
 
 
 def rebuild_tenant(
-    engine: Engine, graph: Graph, tenant: Tenant, *, progress: Callable[[int], None] = lambda done: None
+    engine: Engine,
+    graph: Graph,
+    tenant: Tenant,
+    *,
+    keep_unexplained: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> RebuildReport:
-    """The tenant's graph from its raw events; afterwards they count as applied."""
+    """The tenant's graph from its raw events; afterwards they count as applied.
+
+    keep_unexplained: what the graph remembers of events that are stored no longer stays. Only an operator, who is told
+    from when on events are stored, may have it removed.
+    """
     requested = marks.requested(engine, tenant.id)
     lacking: set[Key] = set()
 
@@ -70,7 +93,9 @@ def rebuild_tenant(
                 lacking.add(Key(tenant.id, stored.fingerprint))
             yield stored.stamped
 
-    report = rebuild(engine, graph, tenant, read_events=read_events, progress=progress)
+    report = rebuild(
+        engine, graph, tenant, read_events=read_events, keep_unexplained=keep_unexplained, progress=progress
+    )
     store = graph.for_tenant(tenant.id)
     for some in all_counts(engine, tenant.id):
         apply_events(store, tenant, [], some)
@@ -89,7 +114,7 @@ def rebuild_if_small(engine: Engine, graph: Graph, tenant_id: int, *, at_most: i
         raise LineageError(f"tenant {tenant_id} is not on record")
     # another request may have asked while an earlier rebuild ran
     if any(mark.tenant_id == tenant_id for mark in marks.pending(engine)):
-        rebuild_tenant(engine, graph, tenant)
+        rebuild_tenant(engine, graph, tenant, keep_unexplained=True)
 
 
 def _apply(engine: Engine, graph: Graph, rows: Sequence[Stored]) -> tuple[int, int]:
@@ -99,9 +124,13 @@ def _apply(engine: Engine, graph: Graph, rows: Sequence[Stored]) -> tuple[int, i
     except Exception as error:
         if is_unavailable(error):
             raise
-        if len(rows) == 1:
+        if len(rows) == 1 and is_of_an_event(error):
             _refuse(engine, rows[0], error)
             return 0, 1
+        if len(rows) == 1:
+            # it was accepted: whatever nobody foresaw, the row stays and is tried again
+            log.error("raw event %d cannot be applied and waits", rows[0].id, exc_info=error)
+            return 0, 0
     middle = len(rows) // 2
     first, second = _apply(engine, graph, rows[:middle]), _apply(engine, graph, rows[middle:])
     return first[0] + second[0], first[1] + second[1]

@@ -6,14 +6,14 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 
 from platform_defs.access.principal import Principal, SourceType
-from platform_defs.access.tenants import find_tenant
+from platform_defs.access.tenants import Tenant, find_tenant
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.port import Graph
 from platform_defs.lineage import dead_letters
 from platform_defs.lineage.commit import Committer, EmbeddedCommitter, ParallelCommitter, is_unavailable
 from platform_defs.lineage.dead_letters import DeadLetter
 from platform_defs.lineage.directory import StoredTenants
-from platform_defs.lineage.errors import EventRefused
+from platform_defs.lineage.errors import EventRefused, TenantUnknown
 from platform_defs.lineage.intake import Intake
 from platform_defs.lineage.measures import Measures
 
@@ -52,5 +52,15 @@ def _source(engine: Engine, letter: DeadLetter) -> Principal:
         name=letter.source or "dead letter",
         scopes=frozenset(),
         source_type=None if letter.source_type is None else SourceType(letter.source_type),
-        tenant=None if letter.tenant_id is None else find_tenant(engine, letter.tenant_id),
+        tenant=None if letter.tenant_id is None else _tenant(engine, letter.tenant_id),
     )
+
+
+def _tenant(engine: Engine, tenant_id: int) -> Tenant:
+    """The only tenant that the source may write to. An assertion may have named one that no event has recorded yet."""
+    tenant = find_tenant(engine, tenant_id)
+    if tenant is None:
+        raise TenantUnknown(
+            "tenantId", f"the source's tenant {tenant_id} is not on record; expected it to be added first"
+        )
+    return tenant

@@ -141,6 +141,8 @@ def _namespace_tenant(event: Event) -> int | None:
         namespace = parse_namespace(text)
         if namespace is None or namespace.tenant_id is None:
             continue
+        if not 0 < namespace.tenant_id <= MAX_ID:
+            raise TenantContradicted("namespace", "expected a positive 64-bit number as the tenant's id")
         if found is not None and found != namespace.tenant_id:
             raise TenantContradicted("namespace", f"the namespaces say tenants {found} and {namespace.tenant_id}")
         found = namespace.tenant_id

@@ -10,27 +10,30 @@ _MICROSECOND = timedelta(microseconds=1)
 # MySQL's DATETIME begins here; an earlier time would be refused by one store and kept by another
 _EARLIEST_YEAR = 1000
 
-_EPOCH_TEXT = re.compile(r"-?[0-9]{9,20}(\.[0-9]+)?", re.ASCII)
+# all digits but those of a date, which is ISO 8601 without its dashes
+_NUMBER_TEXT = re.compile(r"-?(?![0-9]{8}$)[0-9]+(\.[0-9]+)?", re.ASCII)
 _IN_BRACKETS = re.compile(r"(?P<time>[^\[\]]+)\[(?P<zone>[A-Za-z0-9_+\-/:]+)\]", re.ASCII)
 _NAMED_UTC = re.compile(r"\s*(?:UTC|GMT|[zZ])$")
 
-# A number this large cannot be meant in the coarser unit: 10^11 seconds are the year 5138.
-_UNITS = ((Decimal(10) ** 11, 1_000_000), (Decimal(10) ** 14, 1_000), (Decimal(10) ** 17, 1))
-_NANOSECOND = Decimal("0.001")
+# Digits of an epoch number -> microseconds of its unit. They are those of the years 2001 to 2286: another length is no
+# epoch but something else, and read as one it could lie centuries ahead and win over everything.
+_UNITS = {10: Decimal(1_000_000), 13: Decimal(1_000), 16: Decimal(1), 19: Decimal("0.001")}
+_COMPACT_DIGITS = 14
 
 
 def parse_time(value: object) -> datetime:
     """The instant in UTC; ValueError says what was expected.
 
     Text is ISO 8601, with any number of fractional digits (cut after the sixth), with a zone in brackets, without zone
-    (UTC) or as a date alone; a number is an epoch in seconds, milli-, micro- or nanoseconds, told apart by its size.
+    (UTC) or as a date alone; a number, also as text, is an epoch in seconds, milli-, micro- or nanoseconds, told apart
+    by its 10, 13, 16 or 19 digits, or yyyyMMddHHmmss in UTC.
     """
     if type(value) is str:
         text = value.strip()
-        return _in_range(_from_epoch(Decimal(text)) if _EPOCH_TEXT.fullmatch(text) else _from_text(text))
+        return _in_range(_from_number(Decimal(text)) if _NUMBER_TEXT.fullmatch(text) else _from_text(text))
     if type(value) is int or type(value) is float:
         # by its shortest text, so that 1636646662.687894 means these microseconds on every machine
-        return _in_range(_from_epoch(Decimal(repr(value))))
+        return _in_range(_from_number(Decimal(repr(value))))
     raise ValueError("expected a time in ISO 8601 or an epoch number")
 
 
@@ -50,25 +53,25 @@ def _from_text(text: str) -> datetime:
         raise _not_a_time() from None
 
 
-def _from_epoch(number: Decimal) -> datetime:
-    if not number.is_finite():
+def _from_number(number: Decimal) -> datetime:
+    digits = number.adjusted() + 1 if number.is_finite() else 0
+    if digits == _COMPACT_DIGITS:
+        try:
+            return datetime.strptime(f"{number:f}", "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        except ValueError:
+            raise _not_a_time() from None
+    if digits not in _UNITS:
         raise _not_a_time()
-    factor = next((Decimal(micros) for limit, micros in _UNITS if abs(number) < limit), _NANOSECOND)
-    try:
-        return _EPOCH + int(number * factor) * _MICROSECOND
-    except OverflowError:
-        raise _out_of_range() from None
+    return _EPOCH + int(number * _UNITS[digits]) * _MICROSECOND
 
 
 def _in_range(moment: datetime) -> datetime:
     if moment.year < _EARLIEST_YEAR:
-        raise _out_of_range()
+        raise ValueError(f"expected a time between the years {_EARLIEST_YEAR} and 9999")
     return moment
 
 
 def _not_a_time() -> ValueError:
-    return ValueError("expected a time such as 2024-05-01T12:00:00.000Z, a date, or an epoch number")
-
-
-def _out_of_range() -> ValueError:
-    return ValueError(f"expected a time between the years {_EARLIEST_YEAR} and 9999")
+    return ValueError(
+        "expected a time such as 2024-05-01T12:00:00.000Z, a date, or an epoch number of 10, 13, 16 or 19 digits"
+    )

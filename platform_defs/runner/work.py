@@ -107,6 +107,15 @@ def enqueue(
         return _from_row(found)
 
 
+def ensure(engine: Engine, kind: str, *, key: str) -> Work:
+    """The open row of a kind whose every run does all there is to do, or a new one: a second would only take a slot."""
+    mine = (work.c.kind == kind) & work.c.status.in_([Status.QUEUED, Status.RUNNING])
+    query = select(work).where(mine).order_by(work.c.id).limit(1)
+    found = read(engine, lambda connection: connection.execute(query).one_or_none())
+    # two that look at the same time both find none: the key then makes their rows one
+    return enqueue(engine, kind, {}, key=key) if found is None else _from_row(found)
+
+
 def add(connection: Connection, kind: str, payloads: Sequence[Mapping[str, Any]], *, priority: int = 100) -> list[Work]:
     """Writes a row per payload in the caller's transaction: they exist if and only if what they are for does."""
     rows = [

@@ -98,9 +98,16 @@ def lines(store: GraphStore) -> list[str]:
     return list(graph_lines(store))
 
 
-def rebuilt(graph: Graph, tenant: Tenant, events: list[Stamped], engine: Engine) -> int:
+def rebuilt(graph: Graph, tenant: Tenant, events: list[Stamped], engine: Engine, *, keep: bool = False) -> int:
     in_order = sorted(events, key=lambda event: event.version)
-    report = rebuild(engine, graph, tenant, read_events=lambda: iter(in_order), progress=lambda done: None)
+    report = rebuild(
+        engine,
+        graph,
+        tenant,
+        read_events=lambda: iter(in_order),
+        keep_unexplained=keep,
+        progress=lambda done: None,
+    )
     assert report.events == len(in_order)
     assert report.first == in_order[0].version
     return report.removed
@@ -122,6 +129,8 @@ def test_any_order_ends_in_the_reference_and_a_rebuild_changes_nothing(
             expected = Reference(tenant, in_order).lines()
             assert lines(store) == expected
             rebuilt(graph, tenant, in_order, migrated["sqlite"])
+            assert lines(store) == expected
+            rebuilt(graph, tenant, in_order[len(in_order) // 2 :], migrated["sqlite"], keep=True)
             assert lines(store) == expected
         finally:
             store.clear()

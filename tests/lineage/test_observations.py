@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from platform_defs.lineage import observations
-from platform_defs.lineage.observations import Table, key_of, lag_s, observe
+from platform_defs.lineage.observations import Position, Table, key_of, lag_s, observe
+from platform_defs.runner import work
 from platform_defs.store.lineage import lineage_events
 from sensors.lineage import lineage_observations, lineage_recovery
 from tests.lineage_events import run_event
 
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
+START = Position()
 
 
 def store(engine: Engine, events: list[dict[str, Any]], *, tenant: int = 7, applied: bool = True) -> None:
@@ -50,41 +52,81 @@ def at(second: int) -> str:
 
 def test_a_table_is_observed_once_a_tick_with_its_newest_event_and_the_count(engine: Engine) -> None:
     store(engine, [run_event(job=f"job{second}", time=at(second)) for second in (1, 3, 2)])
-    tick = observe(engine, 0, without=set())
+    tick = observe(engine, START, without=set())
     found = {observation.table.name: observation for observation in tick.observations}
     assert set(found) == {"raw.orders", "mart.orders"}
     assert (found["mart.orders"].job, found["mart.orders"].events) == ("spark/job3", 3)
     assert found["mart.orders"].written
     assert not found["raw.orders"].written
     assert found["mart.orders"].columns == (("id", "bigint"), ("amount", "decimal(10,2)"))
-    assert observe(engine, tick.last_id, without=set()).observations == []
+    assert observe(engine, tick.position, without=set()).observations == []
 
 
 def test_a_tick_reports_a_bounded_number_of_tables_and_the_next_one_goes_on(engine: Engine) -> None:
     store(engine, [run_event(reads=(), writes=(f"mart.t{number}",)) for number in range(501)])
-    first = observe(engine, 0, without=set())
-    second = observe(engine, first.last_id, without=set())
+    first = observe(engine, START, without=set())
+    second = observe(engine, first.position, without=set())
     assert (len(first.observations), len(second.observations)) == (500, 1)
+
+
+def test_an_event_of_more_tables_than_a_tick_reports_is_told_in_several(engine: Engine) -> None:
+    many = tuple(f"mart.t{number}" for number in range(1100))
+    store(engine, [run_event(reads=(), writes=("mart.before",)), run_event(reads=(), writes=many), run_event()])
+    position, ticks = START, []
+    while (tick := observe(engine, position, without=set())).position != position:
+        ticks.append([observation.table.name for observation in tick.observations])
+        position = Position.read(str(tick.position))
+    assert [len(names) for names in ticks] == [1, 500, 500, 102]
+    assert sorted(name for names in ticks for name in names) == sorted(
+        [*many, "mart.before", "raw.orders", "mart.orders"]
+    )
+
+
+def test_a_position_is_read_from_the_cursor_also_of_a_release_that_knew_only_ids() -> None:
+    assert [Position.read(text) for text in (None, "", "12", "12+500")] == [
+        START,
+        START,
+        Position(12),
+        Position(12, 500),
+    ]
+
+
+@pytest.mark.parametrize("odd", ["oops", {"name": "x"}, [1]], ids=["text", "unnamed", "list"])
+def test_an_event_with_something_odd_in_it_does_not_keep_the_others(engine: Engine, odd: object) -> None:
+    store(engine, [run_event() | {"dataset": odd}, run_event(reads=(), writes=("mart.next",))])
+    names = {observation.table.name for observation in observe(engine, START, without=set()).observations}
+    assert names == {"raw.orders", "mart.orders", "mart.next"}
+
+
+def test_an_event_that_no_longer_parses_is_passed_over_with_one_line(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    store(engine, [run_event() | {"outputs": ["oops"]}, run_event()])
+    tick = observe(engine, START, without=set())
+    assert {observation.events for observation in tick.observations} == {1}
+    assert observe(engine, tick.position, without=set()).observations == []
+    (line,) = caplog.messages
+    assert "is not observed: outputs[0]: expected an object" in line
 
 
 def test_a_tenant_that_is_switched_off_is_passed_over(engine: Engine) -> None:
     store(engine, [run_event()], tenant=7)
     store(engine, [run_event()], tenant=8)
-    tick = observe(engine, 0, without={7})
+    tick = observe(engine, START, without={7})
     assert {observation.table.tenant_id for observation in tick.observations} == {8}
-    assert observe(engine, tick.last_id, without=set()).observations == []
+    assert observe(engine, tick.position, without=set()).observations == []
 
 
 def test_what_was_stored_a_moment_ago_waits_for_neighbours_that_commit_later(engine: Engine) -> None:
     store(engine, [run_event()])
-    assert observe(engine, 0, without=set(), at=TIME + timedelta(seconds=1)).observations == []
+    assert observe(engine, START, without=set(), at=TIME + timedelta(seconds=1)).observations == []
 
 
 def test_the_lag_is_the_age_of_the_oldest_event_not_observed(engine: Engine) -> None:
     assert lag_s(engine) == 0
     store(engine, [run_event()])
     assert lag_s(engine) > 0
-    observations.save(engine, observe(engine, 0, without=set()).last_id)
+    observations.save(engine, observe(engine, START, without=set()).position.last_id)
     assert lag_s(engine) == 0
 
 
@@ -133,15 +175,21 @@ def test_the_sensor_can_be_switched_off(home: Engine, monkeypatch: pytest.Monkey
         assert isinstance(lineage_observations(build_sensor_context(instance=instance)), SkipReason)
 
 
-def test_the_recovery_sensor_writes_one_row_of_work_when_the_graph_lacks_events(home: Engine) -> None:
-    from platform_defs.runner import work
-
+def test_the_recovery_sensor_writes_one_row_of_work_while_the_graph_lacks_events(
+    home: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # every tick in an interval of its own: only the open row keeps the next one away
+    monkeypatch.setattr("sensors.lineage.RECOVERY_INTERVAL_S", 1e-6)
     with DagsterInstance.ephemeral() as instance:
         lineage_recovery(build_sensor_context(instance=instance))
         assert work.claim(home, "test", 10) == []
         store(home, [run_event()], applied=False)
         for _ in range(2):
             lineage_recovery(build_sensor_context(instance=instance))
-        rows = work.claim(home, "test", 10)
-    assert {row.kind for row in rows} == {"lineage_apply"}
-    assert len(rows) <= 2  # two intervals at most
+        (row,) = work.claim(home, "test", 10)
+        assert row.kind == "lineage_apply"
+        lineage_recovery(build_sensor_context(instance=instance))
+        assert work.claim(home, "test", 10) == []
+        work.finish(home, row.id, work.Status.FAILED)
+        lineage_recovery(build_sensor_context(instance=instance))
+        assert len(work.claim(home, "test", 10)) == 1

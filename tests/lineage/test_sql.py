@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from platform_defs.lineage.compute.sql import MAX_SQL_LENGTH, Schemas, column_outputs, same_table
+from platform_defs.lineage.compute.sql import MAX_NESTING, MAX_SQL_LENGTH, Schemas, column_outputs, same_table
 
 KNOWN: Schemas = ((("s", "a"), ("id", "X")), (("s", "b"), ("id", "y")))
 
@@ -100,6 +100,38 @@ def test_what_cannot_be_analysed_says_nothing_and_warns_of_nothing(sql: str, cap
     with caplog.at_level(logging.WARNING):
         assert column_outputs(sql, "postgres", ()) == ()
     assert caplog.records == []
+
+
+def nested(call: str, levels: int, inner: str = "x") -> str:
+    return f"{call}(" * levels + inner + ")" * levels
+
+
+def selected(expression: str) -> str:
+    return " ".join(["select", expression, "as k from s.a"])
+
+
+# the parser's work doubles with each level: these would take it seconds, a few more for ever
+@pytest.mark.parametrize("dialect", ["spark", "athena", ""])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        nested("date", 16),
+        nested("decimal", 16),
+        nested("timestamp", 16),
+        f"cast(x as {{quote}}{nested('decimal', 17, '1')}{{quote}})",
+    ],
+    ids=["date", "decimal", "timestamp", "quoted"],
+)
+def test_calls_that_look_like_types_inside_each_other_are_given_up(expression: str, dialect: str) -> None:
+    assert read(selected(expression.format(quote="`" if dialect == "spark" else '"')), dialect) == {}
+
+
+@pytest.mark.parametrize("dialect", ["spark", "athena", ""])
+def test_a_few_of_them_and_many_levels_of_others_are_followed(dialect: str) -> None:
+    followed = {"k": {"s.a.x:T"}}
+    assert read(selected("cast(date(coalesce(timestamp(date(x)), x)) as decimal(10, 2))"), dialect) == followed
+    assert read(selected(nested("f", MAX_NESTING)), dialect) == followed
+    assert read(selected(nested("f", MAX_NESTING + 1)), dialect) == {}
 
 
 def test_answers_are_remembered() -> None:

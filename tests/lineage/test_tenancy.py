@@ -199,6 +199,13 @@ def test_the_namespaces_name_the_tenant_where_no_facet_does_if_it_is_on_record()
     assert (type(error), error.field) == (TenantUnknown, "namespace")
 
 
+@pytest.mark.parametrize("digits", ["0", "9" * 19, "9" * 23, "0" * 24 + "7", "9" * 5000], ids=lambda d: str(len(d)))
+def test_a_tenant_in_a_namespace_that_no_id_can_be_is_refused_by_the_namespace(digits: str) -> None:
+    for principal in (GRAVITINO, COMPUTE, OPEN_PRINCIPAL):
+        error = refused(principal, gravitino("drop_table", dataset(f"gravitino://tenant/{digits}/lake/hive", "s.t")))
+        assert (type(error), error.field) == (TenantContradicted, "namespace")
+
+
 def test_facet_and_namespaces_must_agree() -> None:
     raw = gravitino("create_table", at_catalog("s.t", tenant=8, gravitino=facet(7)), tenant=8)
     for principal in (GRAVITINO, COMPUTE, key(SourceType.GRAVITINO, ACME)):

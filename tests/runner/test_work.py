@@ -22,6 +22,18 @@ def test_work_written_twice_under_one_key_is_one_row(engine: Engine) -> None:
     assert work.enqueue(engine, "selfcheck", {}).id != first.id
 
 
+def test_work_that_is_open_already_is_not_written_again_until_it_has_ended(engine: Engine) -> None:
+    other = work.enqueue(engine, "lineage_apply", {})
+    first = work.ensure(engine, "selfcheck", key="interval 1")
+    assert first.id != other.id
+    assert work.ensure(engine, "selfcheck", key="interval 2").id == first.id
+    work.claim(engine, "a", 2)
+    assert work.ensure(engine, "selfcheck", key="interval 3").id == first.id
+    work.finish(engine, first.id, Status.FAILED)
+    assert work.ensure(engine, "selfcheck", key="interval 1").id == first.id  # not twice within an interval
+    assert work.ensure(engine, "selfcheck", key="interval 4").id != first.id
+
+
 def test_rows_are_claimed_urgent_ones_first_and_then_in_the_order_they_were_written(engine: Engine) -> None:
     rows = [work.enqueue(engine, "selfcheck", {}, priority=priority) for priority in (100, 100, 5)]
     assert [row.id for row in work.claim(engine, "a", 2)] == [rows[2].id, rows[0].id]

@@ -10,14 +10,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.qualify_tables import qualify_tables
 from sqlglot.optimizer.scope import Scope, build_scope
 
 MAX_SQL_LENGTH = 32 * 1024
+# The parser takes about 25 frames a level: with more it would depend on its caller's stack what can be parsed.
+MAX_NESTING = 24
+# Moves from token to token. Ordinary text takes one to two a token, but the parser tries an expression that may be a
+# type, such as `date(…)`, as both, and so on for what is inside: a few hundred bytes could keep it for ever.
+MAX_PARSER_MOVES = 16_000
 MAX_NODES = 8_000
 MAX_STEPS = 20_000
 MAX_DEPTH = 64
@@ -29,6 +34,10 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 IDENTITY, TRANSFORMATION, AGGREGATION = "IDENTITY", "TRANSFORMATION", "AGGREGATION"
 _RANK = {IDENTITY: 0, TRANSFORMATION: 1, AGGREGATION: 2}
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+# Athena's parser hands over to others, out of our sight; its queries are Trino's
+_PARSED_AS = {"athena": "trino"}
 
 # a table as the text names it: one to three names, as written
 TableName = tuple[str, ...]
@@ -65,7 +74,7 @@ def column_outputs(sql: str, dialect: str, schemas: Schemas) -> tuple[Output, ..
     if len(sql) > MAX_SQL_LENGTH:
         return ()
     try:
-        statements = sqlglot.parse(sql, read=dialect or None)
+        statements = _parse(sql, _PARSED_AS.get(dialect, dialect))
         return tuple(
             output for statement in statements if statement for output in _outputs(statement, dialect, schemas)
         )
@@ -74,6 +83,37 @@ def column_outputs(sql: str, dialect: str, schemas: Schemas) -> tuple[Output, ..
     except Exception:  # a parser of many dialects fails in many ways on real text; the table lineage stays
         logging.getLogger(__name__).debug("SQL that could not be analysed", exc_info=True)
         return ()
+
+
+def _parse(sql: str, dialect: str) -> list[exp.Expr | None]:
+    known = Dialect.get_or_raise(dialect)
+    tokens = known.tokenize(sql)
+    if _nesting(tokens) > MAX_NESTING:
+        raise _TooMuch
+    moves = 0
+
+    class Bounded(known.parser_class):  # type: ignore[name-defined, misc]
+        def _advance(self, times: int = 1) -> None:
+            nonlocal moves
+            moves += 1
+            if moves > MAX_PARSER_MOVES:
+                raise _TooMuch
+            super()._advance(times)
+
+    # by the dialect, as a parser makes others of it on the way, for types in quotes and hints in comments
+    known.parser_class = Bounded
+    return known.parser().parse(tokens, sql)
+
+
+def _nesting(tokens: Iterable[Token]) -> int:
+    depth = deepest = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token.token_type in _CLOSING:
+            depth = max(0, depth - 1)  # END also ends other things
+    return deepest
 
 
 def _outputs(statement: exp.Expr, dialect: str, schemas: Schemas) -> Iterator[Output]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from platform_defs.access.tenants import MAX_ID
 from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.facts import Ref
 
@@ -23,7 +24,7 @@ def parse_namespace(text: str | None) -> Namespace | None:
     path = tuple(part for part in text[len(SCHEME) :].split("/") if part)
     # a metalake may be called "tenant": only a number after it makes it the tenant's form
     if len(path) >= 2 and path[0] == "tenant" and _is_number(path[1]):
-        return Namespace(int(path[1]), path[2:])
+        return Namespace(_tenant_id(path[1]), path[2:])
     return Namespace(None, path)
 
 
@@ -58,3 +59,8 @@ def looks_like_gravitino(event: Event) -> bool:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal()
+
+
+def _tenant_id(digits: str) -> int:
+    """Any length of digits may stand here: what is longer than an id can be is beyond the largest, whatever it says."""
+    return int(digits) if len(digits) <= len(str(MAX_ID)) else MAX_ID + 1

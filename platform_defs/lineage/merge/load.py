@@ -54,7 +54,7 @@ def fetch(transaction: GraphTransaction, state: State, missing: Needs) -> None:
 
 def _fetch_nodes(transaction: GraphTransaction, state: State, ids: set[str]) -> None:
     found = dict(transaction.nodes(sorted(ids)))
-    tables = {table.id for node in found.values() if (table := _table_of(node)) is not None}
+    tables = {table.id for node in found.values() if (table := table_of(node)) is not None}
     if above := tables - ids - state.nodes.keys():
         found |= transaction.nodes(sorted(above))
     state.tenant_node = found.pop(state.tenant, state.tenant_node)
@@ -62,14 +62,14 @@ def _fetch_nodes(transaction: GraphTransaction, state: State, ids: set[str]) -> 
         state.put_node(id, None)
     # a column's facts are told by the column set of its table, which so comes first
     for node in sorted(found.values(), key=lambda node: node.id.startswith("column:")):
-        owner = _table_of(node)
+        owner = table_of(node)
         above_it = None if owner is None else state.nodes.get(owner.id)
         set_at = NEVER if above_it is None or above_it.columns is None else above_it.columns.at
         state.stored_nodes[node.id] = node
         state.put_node(node.id, read_node(node, set_at))
 
 
-def _table_of(node: Node) -> Ref | None:
+def table_of(node: Node) -> Ref | None:
     if not node.id.startswith("column:"):
         return None
     name = json.loads(node.props.get(FACTS, "{}")).get("name")

@@ -94,8 +94,8 @@ def lives(state: State, key: EdgeKey) -> bool:
 
 def _move(state: State, ref: Ref, new: Ref, arrival: Arrival) -> None:
     old_family, new_family = [ref, *state.below(ref)], [new, *state.below(new)]
-    moving = {one: _living(state, one, flat=arrival.mixed) for one in old_family}
-    staying = {one: _living(state, one, flat=True) for one in new_family}
+    moving = {one: living(state, one, flat=arrival.mixed) for one in old_family}
+    staying = {one: living(state, one, flat=True) for one in new_family}
     old_root, new_root = state.node(ref), state.node(new)
     targets = {one.id: Ref(one.kind, (*new.name, *one.name[len(ref.name) :])) for one in old_family}
     edges = _take_edges(state, {one.id for one in (*old_family, *new_family)})
@@ -112,7 +112,7 @@ def _move(state: State, ref: Ref, new: Ref, arrival: Arrival) -> None:
         state.put_node(target.id, node)
     if arrival.mixed:
         for one, node in staying.items():
-            state.put_node(one.id, _joined(state.nodes.get(one.id), node))
+            state.put_node(one.id, joined(state.nodes.get(one.id), node))
     arrived = state.node(new)
     arrived.renames, arrived.arrivals = new_root.renames, [*new_root.arrivals, arrival]
     left = {**old_root.renames, arrival.at: new}
@@ -126,10 +126,10 @@ def _move(state: State, ref: Ref, new: Ref, arrival: Arrival) -> None:
             state.put_edge(moved, edge)
 
 
-def _living(state: State, ref: Ref, *, flat: bool) -> NodeState:
+def living(state: State, ref: Ref, *, flat: bool) -> NodeState:
     """What is alive of an asset; flat: freed from the set of columns and all that only facts of the past would ask."""
     node, dead_at = state.node(ref), floor(state, ref)
-    living = replace(
+    alive = replace(
         node,
         exists_at=exists_at(state, ref) if exists(state, ref) else NEVER,
         props={name: said for name, said in node.props.items() if said[0] > dead_at},
@@ -139,8 +139,8 @@ def _living(state: State, ref: Ref, *, flat: bool) -> NodeState:
         column_link_sets={type: stamp for type, stamp in node.column_link_sets.items() if stamp > dead_at},
     )
     if flat:
-        living = replace(
-            living,
+        alive = replace(
+            alive,
             floor=NEVER,
             columns=None,
             entries_at=NEVER,
@@ -149,10 +149,11 @@ def _living(state: State, ref: Ref, *, flat: bool) -> NodeState:
             renames={},
             arrivals=[],
         )
-    return living
+    return alive
 
 
-def _joined(one: NodeState | None, other: NodeState) -> NodeState:
+def joined(one: NodeState | None, other: NodeState) -> NodeState:
+    """Two assets that are one from now on: of each property what was said last."""
     if one is None:
         return other
     props = dict(other.props)

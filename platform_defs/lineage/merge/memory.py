@@ -1,0 +1,253 @@
+"""What a graph remembers of events that are stored no longer: where a rebuild begins that must not lose it.
+
+Of a fact that a stored event says nothing is kept, for the event says it again; so a graph whose events are all stored
+gives an empty state. What a stored rename has moved goes back to the old name first: the rename will move it again.
+Where it met facts of the new name the two cannot be told apart any more: they wait for the rename, and are taken up
+when it has been taken. What a stored event has overwritten or dropped is not remembered.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from platform_defs.graph.model import Edge, EdgeKey, Node
+from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.codec import read_edge, read_node
+from platform_defs.lineage.merge.load import table_of
+from platform_defs.lineage.merge.renames import joined, living
+from platform_defs.lineage.merge.state import (
+    DERIVED_TYPES,
+    NEVER,
+    Arrival,
+    ColumnsState,
+    EdgeState,
+    NodeState,
+    Stamp,
+    State,
+    empty_state,
+)
+from platform_defs.lineage.version import Version
+
+VERSION_LENGTH = 32
+# before every stamp of an event, which has the years from 1 on
+BEFORE_ALL = "0"
+
+Move = tuple[Stamp, Ref, Ref]
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Facts of what bears this name since the rename, and from before it."""
+
+    new: Ref
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    edges: dict[EdgeKey, EdgeState] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Memory:
+    """waiting: by the stamp of the rename."""
+
+    state: State
+    waiting: dict[Stamp, Waiting] = field(default_factory=dict)
+
+
+def remembered(tenant: str, items: Iterable[Node | Edge], stored: set[Version], moves: Sequence[Move]) -> Memory:
+    """items: the whole graph. stored: the versions of all stored events; moves: their renames."""
+    state = _whole(tenant, items)
+    memory = Memory(state)
+    mixed = {arrival.at: arrival.mixed for node in _nodes(state) for arrival in node.arrivals}
+
+    def kept(stamp: Stamp) -> Stamp:
+        return NEVER if stamp[:VERSION_LENGTH] in stored else stamp
+
+    _restamp(memory, kept)
+    for at, ref, new in sorted(moves, key=lambda move: move[0], reverse=True):
+        # a rename of which the graph does not know has moved nothing
+        if at in mixed:
+            origin = new if mixed[at] else ref
+            found = _taken_out(state, at, new, origin)
+            if not mixed[at]:
+                _put_back(state, found)
+            elif found.nodes or found.edges:
+                memory.waiting[at] = found
+    _leave_out_empty(memory)
+    return memory
+
+
+def make_older(memory: Memory) -> None:
+    """Whatever is remembered counts as said before every event: then those can be taken in their order."""
+    _restamp(memory, lambda stamp: Stamp(f"{BEFORE_ALL}{stamp}") if stamp else NEVER)
+
+
+def take_up(state: State, waiting: Waiting) -> None:
+    """What waited for a rename, which has just been taken."""
+    family = {one: living(state, one, flat=True) for one in (waiting.new, *state.below(waiting.new))}
+    root = state.node(waiting.new)
+    for one, node in family.items():
+        state.put_node(one.id, node)
+    for id, node in waiting.nodes.items():
+        known = state.nodes[id]
+        state.put_node(id, node if known is None else joined(known, node))
+    renamed = state.node(waiting.new)
+    renamed.renames = root.renames
+    renamed.arrivals = [*root.arrivals[:-1], *(replace(last, mixed=True) for last in root.arrivals[-1:])]
+    for key, edge in waiting.edges.items():
+        if key not in state.edges or edge.at > state.edges[key].at:
+            state.put_edge(key, edge)
+
+
+def is_of_merge(item: Node | Edge) -> bool:
+    """Whether the merge wrote it: a node that it has a name for, an edge that a fact says or names imply."""
+    if isinstance(item, Node):
+        return read_node(item, NEVER).ref is not None
+    key, edge = read_edge(item)
+    return key.type in DERIVED_TYPES or bool(edge.at or edge.first)
+
+
+def _whole(tenant: str, items: Iterable[Node | Edge]) -> State:
+    state = empty_state(tenant)
+    nodes: list[Node] = []
+    for item in items:
+        if isinstance(item, Node):
+            nodes.append(item)
+        elif is_of_merge(item):
+            key, edge = read_edge(item)
+            if key.type not in DERIVED_TYPES:
+                state.put_edge(key, edge)
+    # a column's facts are told by the column set of its table, which so comes first
+    for node in sorted(nodes, key=lambda node: node.id.startswith("column:")):
+        table = table_of(node)
+        above = None if table is None else state.nodes[table.id]
+        read = read_node(node, NEVER if above is None or above.columns is None else above.columns.at)
+        if read.ref is not None:
+            state.put_node(node.id, read)
+    return state
+
+
+def _nodes(state: State) -> list[NodeState]:
+    return [node for node in state.nodes.values() if node is not None]
+
+
+def _restamp(memory: Memory, new: Callable[[Stamp], Stamp]) -> None:
+    """Every stamp anew; a fact whose stamp becomes NEVER is gone."""
+    for node in (*_nodes(memory.state), *(node for some in memory.waiting.values() for node in some.nodes.values())):
+        _restamp_node(node, new)
+    for edges in (memory.state.edges, *(some.edges for some in memory.waiting.values())):
+        for key, edge in list(edges.items()):
+            edge.at, edge.first = new(edge.at), new(edge.first)
+            if not edge.at and edge.first:
+                edges[key] = EdgeState(NEVER, False, first=edge.first)
+            elif not edge.at:
+                del edges[key]
+
+
+def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:
+    node.label_at, node.exists_at, node.floor = new(node.label_at), new(node.exists_at), new(node.floor)
+    if not node.label_at:
+        node.label = None
+    node.entries_at, node.column_renamed_at = new(node.entries_at), new(node.column_renamed_at)
+    node.props = {name: (at, value) for name, (stamp, value) in node.props.items() if (at := new(stamp))}
+    node.link_sets = {type: at for type, stamp in node.link_sets.items() if (at := new(stamp))}
+    node.column_link_sets = {type: at for type, stamp in node.column_link_sets.items() if (at := new(stamp))}
+    node.renames = {at: ref for stamp, ref in node.renames.items() if (at := new(stamp))}
+    node.arrivals = [Arrival(at, new(one.floor), one.mixed, one.moved) for one in node.arrivals if (at := new(one.at))]
+    if (columns := node.columns) is not None:
+        lacked = {name: new(stamp) for name, stamp in columns.lacked.items()}
+        node.columns = ColumnsState(at, columns.digest, lacked) if (at := new(columns.at)) else None
+
+
+def _taken_out(state: State, at: Stamp, new: Ref, origin: Ref) -> Waiting:
+    """What was said before a rename of what bears the new name since, and of what is below it; named as `origin`."""
+    family = [one for one in (new, *state.below(new)) if state.nodes[one.id] is not None]
+    names = {one.id: Ref(one.kind, (*origin.name, *one.name[len(new.name) :])) for one in family}
+    found = Waiting(new)
+    for one in family:
+        before, after = _split(state.node(one), at, root=one == new)
+        before.ref = names[one.id]
+        before.renames = {
+            stamp: Ref(to.kind, (*origin.name, *to.name[len(new.name) :])) for stamp, to in before.renames.items()
+        }
+        state.put_node(one.id, after)
+        if _says_anything(before):
+            found.nodes[before.ref.id] = before
+    for key in state.edges_of(names):
+        if state.edges[key].at < at:
+            begin, end = names.get(key.from_id), names.get(key.to_id)
+            named = EdgeKey(key.type, begin.id if begin else key.from_id, end.id if end else key.to_id)
+            found.edges[named] = state.edges.pop(key)
+    return found
+
+
+def _put_back(state: State, found: Waiting) -> None:
+    for id, node in found.nodes.items():
+        state.put_node(id, _with_newer(state.nodes[id], node))
+    for key, edge in found.edges.items():
+        state.put_edge(key, edge)
+
+
+def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeState]:
+    """What is older and what is newer; the renames and arrivals of the root are of its name, not of what bore it."""
+    columns_before = node.columns is not None and node.columns.at < at
+    before = replace(
+        node,
+        exists_at=node.exists_at if node.exists_at < at else NEVER,
+        floor=node.floor if node.floor < at else NEVER,
+        props={name: said for name, said in node.props.items() if said[0] < at},
+        columns=node.columns if columns_before else None,
+        entries_at=node.entries_at if node.entries_at < at else NEVER,
+        link_sets={type: stamp for type, stamp in node.link_sets.items() if stamp < at},
+        column_link_sets={type: stamp for type, stamp in node.column_link_sets.items() if stamp < at},
+        renames={} if root else {stamp: to for stamp, to in node.renames.items() if stamp < at},
+        arrivals=[] if root else [arrival for arrival in node.arrivals if arrival.at < at],
+        column_renamed_at=node.column_renamed_at if node.column_renamed_at < at else NEVER,
+    )
+    after = NodeState(
+        node.ref,
+        exists_at=node.exists_at if node.exists_at > at else NEVER,
+        floor=node.floor if node.floor > at else NEVER,
+        props={name: said for name, said in node.props.items() if said[0] > at},
+        columns=None if columns_before else node.columns,
+        entries_at=node.entries_at if node.entries_at > at else NEVER,
+        link_sets={type: stamp for type, stamp in node.link_sets.items() if stamp > at},
+        column_link_sets={type: stamp for type, stamp in node.column_link_sets.items() if stamp > at},
+        renames=node.renames if root else {stamp: to for stamp, to in node.renames.items() if stamp > at},
+        arrivals=node.arrivals if root else [arrival for arrival in node.arrivals if arrival.at > at],
+        column_renamed_at=node.column_renamed_at if node.column_renamed_at > at else NEVER,
+    )
+    return before, after
+
+
+def _with_newer(known: NodeState | None, back: NodeState) -> NodeState:
+    """known: what was said of the old name since."""
+    if known is None:
+        return back
+    return replace(
+        back,
+        exists_at=max(known.exists_at, back.exists_at),
+        floor=max(known.floor, back.floor),
+        props=back.props | known.props,
+        columns=known.columns or back.columns,
+        entries_at=max(known.entries_at, back.entries_at),
+        link_sets=back.link_sets | known.link_sets,
+        column_link_sets=back.column_link_sets | known.column_link_sets,
+        renames=back.renames | known.renames,
+        arrivals=sorted([*known.arrivals, *back.arrivals], key=lambda arrival: arrival.at),
+        column_renamed_at=max(known.column_renamed_at, back.column_renamed_at),
+        foreign=back.foreign | known.foreign,
+        vector=known.vector or back.vector,
+    )
+
+
+def _leave_out_empty(memory: Memory) -> None:
+    """Nodes of which nothing is remembered, unless an edge needs them."""
+    edges = [*memory.state.edges, *(key for some in memory.waiting.values() for key in some.edges)]
+    ends = {end for key in edges for end in (key.from_id, key.to_id)}
+    for id, node in list(memory.state.nodes.items()):
+        if node is not None and id not in ends and not _says_anything(node):
+            memory.state.put_node(id, None)
+
+
+def _says_anything(node: NodeState) -> bool:
+    stamps = (node.label_at, node.exists_at, node.floor, node.entries_at, node.column_renamed_at)
+    others = (node.props, node.columns, node.link_sets, node.column_link_sets, node.renames, node.arrivals)
+    return any(stamps) or any(others)
