@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 # A revoked key may work this much longer; in exchange the hot path asks the database once per key and interval.
 KEY_MEMORY_S = 5.0
+# While the database does not answer, what it said last holds for longer: nothing can be revoked meanwhile either.
+KEY_MEMORY_AWAY_S = 60.0
 REMEMBERED_KEYS = 10_000
 PRUNE_INTERVAL_S = 60.0
 
@@ -29,7 +31,7 @@ PRUNE_INTERVAL_S = 60.0
 @dataclass(frozen=True)
 class _Remembered:
     stored: StoredKey
-    until: float
+    since: float
 
 
 class Authenticator:
@@ -43,22 +45,25 @@ class Authenticator:
         self._prune_at = time.monotonic() + PRUNE_INTERVAL_S
         self._prune_lock = threading.Lock()
 
-    def remembered(self, key: str) -> Principal | None:
+    def remembered(self, key: str, seconds: float = KEY_MEMORY_S) -> Principal | None:
         """The caller of a key that was looked up a moment ago, without touching the database."""
         known = self._keys.get(public_id_of(key))
-        if known is None or known.until < time.monotonic():
+        if known is None or known.since + seconds < time.monotonic():
             return None
         return accept_key(key, known.stored)
 
     def by_key(self, key: str) -> Principal:
         public_id = public_id_of(key)
+        asked = time.monotonic()
         stored = find_key(self._engine, public_id)
+        if stored is None or stored.revoked_at is not None:
+            self._keys.pop(public_id, None)
         principal = accept_key(key, stored)
         # only keys that were accepted are remembered: guesses must not fill the memory
         if stored is not None:
             if len(self._keys) >= REMEMBERED_KEYS:
                 self._keys = {}
-            self._keys[public_id] = _Remembered(stored, time.monotonic() + KEY_MEMORY_S)
+            self._keys[public_id] = _Remembered(stored, asked)
         return principal
 
     def by_assertion(self, token: str, *, method: str, path: str) -> Principal:

@@ -18,6 +18,7 @@ from platform_defs.api import arrivals, chains, docs, health, lineage, metrics, 
 from platform_defs.api.arrivals_metrics import ArrivalsCollector
 from platform_defs.api.arrivals_service import ArrivalService
 from platform_defs.api.auth import SECURITY_SCHEMES, Door
+from platform_defs.api.bounded_metrics import BoundedCollector
 from platform_defs.api.drain import Drain, DrainMiddleware
 from platform_defs.api.errors import ApiError, error_response
 from platform_defs.api.front import Front
@@ -78,11 +79,11 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     app.state.engine = engine
     app.state.graph = graph
     app.state.metrics = Metrics()
-    app.state.metrics.registry.register(RunnerCollector(engine))
     app.state.lineage = LineageService(settings, engine, graph, app.state.metrics.registry)
-    app.state.metrics.registry.register(LineageCollector(engine))
     app.state.arrivals = ArrivalService(settings, engine, app.state.metrics.registry)
-    app.state.metrics.registry.register(ArrivalsCollector(engine, settings))
+    app.state.metrics.registry.register(
+        BoundedCollector(RunnerCollector(engine), LineageCollector(engine), ArrivalsCollector(engine, settings))
+    )
     drain.callbacks.append(app.state.arrivals.stop_waiting)
     app.state.readiness = health.Readiness(engine, graph)
     app.state.door = Door(Authenticator(engine, gateway_from(settings)) if settings.auth == "keys" else None)

@@ -1,7 +1,8 @@
 """The door: API key or gateway assertion in, principal out, before a byte of the body is read."""
 
 import ipaddress
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,15 +10,18 @@ from anyio import CapacityLimiter
 from fastapi import Request
 from starlette.datastructures import Headers
 
-from platform_defs.access.authenticator import Authenticator
-from platform_defs.access.errors import Unauthenticated
+from platform_defs.access.authenticator import KEY_MEMORY_AWAY_S, Authenticator
+from platform_defs.access.errors import KeyRefused, Unauthenticated
 from platform_defs.access.principal import OPEN_PRINCIPAL, Principal
 from platform_defs.api.errors import ApiError
 from platform_defs.api.threads import off_loop
+from platform_defs.store.errors import StoreUnavailable
 
 # Stock lineage clients give up after 5 s: a caller is told sooner that the database does not answer.
 LOOKUP_TIMEOUT_S = 3.0
 LOOKUP_THREADS = 16
+# After a lookup without an answer the next callers are told at once; then one of them asks again.
+SILENCE_S = 1.0
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="platform"'}
 
 SECURITY_SCHEMES: Mapping[str, Any] = {
@@ -33,6 +37,8 @@ class Door:
     def __init__(self, authenticator: Authenticator | None) -> None:
         self._authenticator = authenticator
         self._limiter = CapacityLimiter(LOOKUP_THREADS)
+        self._silent = False
+        self._ask_at = 0.0
 
     async def principal(self, request: Request) -> Principal:
         authenticator = self._authenticator
@@ -44,20 +50,41 @@ class Door:
         try:
             if token is not None:
                 method, path = request.method, request.scope["raw_path"].decode("latin-1")
-                return await off_loop(
-                    lambda: authenticator.by_assertion(token, method=method, path=path),
-                    seconds=LOOKUP_TIMEOUT_S,
-                    limiter=self._limiter,
-                )
+                return await self._ask(lambda: authenticator.by_assertion(token, method=method, path=path))
             key = _presented_key(request.headers)
             known = authenticator.remembered(key)
             if known is not None:
                 return known
-            return await off_loop(lambda: authenticator.by_key(key), seconds=LOOKUP_TIMEOUT_S, limiter=self._limiter)
+            try:
+                return await self._ask(lambda: authenticator.by_key(key))
+            except (TimeoutError, StoreUnavailable):
+                known = authenticator.remembered(key, KEY_MEMORY_AWAY_S)
+                if known is None:
+                    raise
+                return known
         except Unauthenticated as error:
             raise ApiError(401, str(error), headers=CHALLENGE) from None
         except TimeoutError:
             raise ApiError(503, "the database does not answer; try again", headers={"Retry-After": "1"}) from None
+
+    async def _ask(self, lookup: Callable[[], Principal]) -> Principal:
+        """In a thread; TimeoutError when the database does not answer, at once when it did not a moment ago."""
+        now = time.monotonic()
+        if self._silent:
+            if now < self._ask_at:
+                raise TimeoutError
+            self._ask_at = now + LOOKUP_TIMEOUT_S + SILENCE_S
+        try:
+            principal = await off_loop(lookup, seconds=LOOKUP_TIMEOUT_S, limiter=self._limiter)
+        except TimeoutError:
+            self._silent = True
+            self._ask_at = time.monotonic() + SILENCE_S
+            raise
+        except (KeyRefused, StoreUnavailable):
+            self._silent = False
+            raise
+        self._silent = False
+        return principal
 
 
 class Requires:

@@ -14,14 +14,14 @@ from platform_defs.access.principal import Principal
 from platform_defs.api.auth import Requires, secured
 from platform_defs.api.bodies import parse_json, read_body
 from platform_defs.api.errors import ApiError, status_name
-from platform_defs.api.lineage_service import LineageService
+from platform_defs.api.lineage_service import MAX_LETTERS, LineageService
 from platform_defs.api.threads import off_loop
 from platform_defs.errors import PlatformError
 from platform_defs.lineage.commit import is_unavailable
 from platform_defs.lineage.dead_letters import Refusal
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.intake import Taken
-from platform_defs.lineage.sink import STORE_DOWN, TOO_LATE, Answer
+from platform_defs.lineage.sink import RATE_LIMITED, STORE_DOWN, TOO_LATE, Answer, outcome_of
 
 SCOPE = "lineage:write"
 RETRY_AFTER = {"Retry-After": "1"}
@@ -80,18 +80,17 @@ async def post_event(
     except TimeoutError:
         return _single(TOO_LATE)
     except ApiError as error:
+        refused = _refused(service, principal, Answer(error.status, error.name, error.message, poison=True))
+        if not refused.poison:
+            return _single(refused)
         await _keep(service, principal, [Refusal(body.decode("utf-8", "replace"), error.message)], until)
-        service.measures.events.labels("", "refused").inc()
         raise
     items = [found.item for found in read.found if isinstance(found, Taken)]
     written = iter(await service.sink.submit(items, until=until))
     answers = [next(written) if isinstance(found, Taken) else found for found in read.found]
-    refusals = [
-        Refusal(_text(payload), answer.message)
-        for payload, answer in zip(read.payloads, answers, strict=True)
-        if answer.poison
-    ]
-    await _keep(service, principal, refusals, until)
+    poisons = [index for index, answer in enumerate(answers) if answer.poison]
+    refusals = [Refusal(_text(read.payloads[index]), answers[index].message) for index in poisons[:MAX_LETTERS]]
+    await _keep(service, principal, refusals, until, omitted=len(poisons) - len(refusals))
     if read.batch:
         return _batch(answers)
     return _single(answers[0], read.found[0])
@@ -109,9 +108,7 @@ def _take(service: LineageService, principal: Principal, payload: Any) -> Taken 
     try:
         taken = service.intake.take(principal, payload)
     except EventRefused as error:
-        tenant = str(principal.tenant.id) if principal.tenant else ""
-        service.measures.events.labels(tenant, "refused").inc()
-        return Answer(error.code, error.status, str(error), poison=True)
+        return _refused(service, principal, Answer(error.code, error.status, str(error), poison=True))
     except (PlatformError, SQLAlchemyError) as error:
         if not is_unavailable(error):
             raise
@@ -121,11 +118,22 @@ def _take(service: LineageService, principal: Principal, payload: Any) -> Taken 
     return taken
 
 
-async def _keep(service: LineageService, principal: Principal, refusals: Sequence[Refusal], until: float) -> None:
+def _refused(service: LineageService, principal: Principal, answer: Answer) -> Answer:
+    """Mistakes count too: a tenant that may send no more events may make none either."""
+    tenant = principal.tenant
+    if tenant is not None and not service.buckets.take(tenant.id):
+        answer = RATE_LIMITED
+    service.measures.events.labels(str(tenant.id) if tenant else "", outcome_of(answer)).inc()
+    return answer
+
+
+async def _keep(
+    service: LineageService, principal: Principal, refusals: Sequence[Refusal], until: float, *, omitted: int = 0
+) -> None:
     if refusals:
         try:
             await off_loop(
-                lambda: service.keep(principal, refusals),
+                lambda: service.keep(principal, refusals, omitted=omitted),
                 seconds=max(0.0, until - time.monotonic()),
                 limiter=service.writers,
             )

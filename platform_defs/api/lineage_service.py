@@ -7,7 +7,7 @@ from functools import partial
 
 from anyio import CapacityLimiter
 from prometheus_client import CollectorRegistry
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -26,13 +26,15 @@ from platform_defs.lineage.measures import Measures
 from platform_defs.lineage.recovery import rebuild_if_small
 from platform_defs.lineage.sink import Limits, Sink
 from platform_defs.settings import Settings
-from platform_defs.store.engine import Patience, open_engine, server_packet_limit
+from platform_defs.store.engine import Patience, open_engine, server_packet_limit, transact
 
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 4
 # Reading events is work for the processor: more threads than processors would only take turns.
 READERS = 2
+# Of one request; a client that sends nothing but mistakes makes the same one in all of its events.
+MAX_LETTERS = 100
 # What is rebuilt while a request waits; a larger tenant's graph is the runner's work.
 REBUILD_AT_ONCE = 500
 # max_allowed_packet where nobody raised it, on the oldest server we speak to
@@ -73,21 +75,30 @@ class LineageService:
             if settings.graph_url == "embedded"
             else ParallelCommitter(self._engine, self._graph, self.measures)
         )
+        self.buckets = Buckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
         self.sink = Sink(
             committer,
             _limits(settings, engine),
-            Buckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst),
+            self.buckets,
             self.measures,
             rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
+            ping=self._ping,
         )
 
-    def keep(self, principal: Principal, refusals: Sequence[Refusal]) -> None:
+    def keep(self, principal: Principal, refusals: Sequence[Refusal], *, omitted: int = 0) -> None:
         """Into the dead letters; a store that is down must not turn a 400 into anything else."""
+        if omitted:
+            log.warning("%d refused events of one request of %s are not kept", omitted, principal.name)
+            self.measures.dead_letters_omitted.inc(omitted)
         try:
-            dead_letters.keep(self._engine, principal, refusals, attempts=1)
-            self.measures.dead_letters.inc(len(refusals))
+            self.measures.dead_letters.inc(dead_letters.keep(self._engine, principal, refusals, attempts=1))
         except (PlatformError, SQLAlchemyError):
             log.warning("%d refused events could not be kept", len(refusals), exc_info=True)
+
+    def _ping(self) -> None:
+        """As a writer: a SQLite file that another process has locked does not answer."""
+        transact(self._engine, lambda connection: connection.execute(text("SELECT 1")), attempts=1)
+        self._graph.ping()
 
     def close(self) -> None:
         self.sink.close()

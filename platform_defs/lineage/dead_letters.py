@@ -43,19 +43,32 @@ class DeadLetter:
     created_at: datetime
 
 
-def keep(engine: Engine, principal: Principal, refusals: Sequence[Refusal], *, attempts: int = 2) -> None:
-    rows = [
-        {
-            "tenant_id": principal.tenant.id if principal.tenant else None,
-            "source": principal.name[:255],
-            "source_type": None if principal.source_type is None else str(principal.source_type),
-            "reason": refusal.reason,
-            "payload": _storable(refusal.payload),
-            "payload_hash": sha256_hex(refusal.payload),
-        }
-        for refusal in refusals
-    ]
-    transact(engine, lambda connection: connection.execute(lineage_dead_letter.insert(), rows), attempts=attempts)
+def keep(engine: Engine, principal: Principal, refusals: Sequence[Refusal], *, attempts: int = 2) -> int:
+    """How many letters are new: what is open already, from the same source, is not kept a second time."""
+    source = {
+        "tenant_id": principal.tenant.id if principal.tenant else None,
+        "source": principal.name[:255],
+        "source_type": None if principal.source_type is None else str(principal.source_type),
+    }
+    by_hash = {sha256_hex(refusal.payload): refusal for refusal in refusals}
+    known = select(_letters.payload_hash).where(
+        _letters.payload_hash.in_(list(by_hash)),
+        _letters.status == Status.OPEN,
+        *(_letters[name].is_not_distinct_from(value) for name, value in source.items()),
+    )
+
+    def work(connection: Connection) -> int:
+        new = by_hash.keys() - set(connection.scalars(known))
+        rows = [
+            source | {"reason": refusal.reason, "payload": _storable(refusal.payload), "payload_hash": mark}
+            for mark, refusal in by_hash.items()
+            if mark in new
+        ]
+        if rows:
+            connection.execute(lineage_dead_letter.insert(), rows)
+        return len(rows)
+
+    return transact(engine, work, attempts=attempts)
 
 
 def listed(engine: Engine, *, status: Status | None = Status.OPEN, limit: int = 100) -> list[DeadLetter]:

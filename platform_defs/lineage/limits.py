@@ -30,7 +30,7 @@ class Buckets:
 
 
 class Breaker:
-    """Open while a store is known to be down: for a moment after a failure, and while a write hangs."""
+    """Open while a store is known to be down: for a moment after a failure, and while a write hangs on it."""
 
     def __init__(self, pause_s: float = 1.0, clock: Clock = time.monotonic) -> None:
         self._pause = pause_s

@@ -45,6 +45,11 @@ class Measures:
         self.dead_letters = Counter(
             "platform_lineage_dead_letters", "Refused events that were kept.", registry=registry
         )
+        self.dead_letters_omitted = Counter(
+            "platform_lineage_dead_letters_omitted",
+            "Refused events that were not kept, because their request had too many of them.",
+            registry=registry,
+        )
         self.queue_events = Gauge(
             "platform_lineage_queue_events", "Events that wait or are written.", registry=registry
         )

@@ -1,9 +1,11 @@
 """API keys: shown once, kept as a hash, refused without saying why."""
 
+import time
+
 import pytest
 from sqlalchemy import Engine, select
 
-from platform_defs.access.authenticator import Authenticator
+from platform_defs.access.authenticator import KEY_MEMORY_AWAY_S, KEY_MEMORY_S, Authenticator
 from platform_defs.access.errors import KeyRefused, KeyRequestError
 from platform_defs.access.keys import issue_key, list_keys, revoke_key, verify_key
 from platform_defs.access.principal import ALL_SCOPES, Principal, SourceType
@@ -76,7 +78,10 @@ def test_a_remembered_key_needs_no_query_and_is_forgotten_after_seconds(
     forged = key[:-1] + ("0" if key[-1] != "0" else "1")
     with pytest.raises(KeyRefused):
         authenticator.remembered(forged)
-    monkeypatch.setattr("platform_defs.access.authenticator.time.monotonic", lambda: 1e12)
+    later = time.monotonic() + KEY_MEMORY_S + 1
+    monkeypatch.setattr("platform_defs.access.authenticator.time.monotonic", lambda: later)
     assert authenticator.remembered(key) is None
+    assert authenticator.remembered(key, KEY_MEMORY_AWAY_S) == principal
     with pytest.raises(KeyRefused):
         authenticator.by_key(key)
+    assert authenticator.remembered(key, KEY_MEMORY_AWAY_S) is None

@@ -1,5 +1,6 @@
 """Who gets in: keys, assertions, scopes, and what a refused caller reads."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,11 @@ import httpx
 import pytest
 from sqlalchemy import Engine
 
-from platform_defs.access.keys import issue_key, revoke_key
+from platform_defs.access import authenticator
+from platform_defs.access.authenticator import Authenticator
+from platform_defs.access.keys import StoredKey, issue_key, revoke_key
 from platform_defs.access.tenants import DEMO_TENANT
+from platform_defs.api import auth
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
 from tests.api.served import Api, served
 
@@ -76,6 +80,45 @@ def test_a_missing_scope_is_403_and_names_the_scope(api: Api) -> None:
 def test_a_revoked_key_that_was_never_used_here_is_401(api: Api, key: str) -> None:
     revoke_key(api.engine, "all")
     assert is_refused(post(api, Authorization=key), 401, "revoked")
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The database does not answer: the keys that it was asked for, to whom it answers after the test."""
+    asked: list[str] = []
+    release = threading.Event()
+    find_key = authenticator.find_key
+
+    def hang(engine: Engine, public_id: str) -> StoredKey | None:
+        asked.append(public_id)
+        release.wait(20)
+        return find_key(engine, public_id)
+
+    monkeypatch.setattr(auth, "LOOKUP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(auth, "SILENCE_S", 20.0)
+    monkeypatch.setattr(authenticator, "find_key", hang)
+    yield asked
+    release.set()
+
+
+def test_while_the_database_is_silent_one_caller_waits_for_it_and_the_next_are_503_at_once(
+    api: Api, key: str, silent: list[str]
+) -> None:
+    for _ in range(3):
+        answer = post(api, Authorization=key)
+        assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+    assert len(silent) == 1
+
+
+def test_a_key_that_was_good_a_moment_ago_is_so_while_the_database_is_silent(
+    api: Api, key: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    assert post(api, Authorization=key).status_code == 400
+    asked = request.getfixturevalue("silent")
+    monkeypatch.setattr(Authenticator.remembered, "__defaults__", (-1.0,))  # its usual memory is over
+    for _ in range(2):
+        assert post(api, Authorization=key).status_code == 400
+    assert len(asked) == 1
 
 
 def test_a_caller_is_authenticated_before_its_body_is_read(api: Api) -> None:

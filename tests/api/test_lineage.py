@@ -6,6 +6,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +20,8 @@ from sqlalchemy import Engine, select, update
 from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
+from platform_defs.api.lineage_service import MAX_LETTERS
+from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphUnavailable, InvalidGraphValue
 from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
@@ -28,7 +31,7 @@ from platform_defs.lineage.apply import Outcome, Stamped, apply_events
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract import facts_of
 from platform_defs.lineage.recovery import recover
-from platform_defs.lineage.sink import STORE_DOWN, TOO_LATE
+from platform_defs.lineage.sink import QUEUE_FULL, STORE_DOWN, TOO_LATE
 from platform_defs.lineage.version import version_of
 from platform_defs.settings import Settings
 from platform_defs.store.errors import StoreUnavailable
@@ -238,6 +241,36 @@ def test_an_array_of_nothing_but_bad_events_is_400(client: Client) -> None:
     assert [failure["index"] for failure in answer.json()["failed"]] == [0, 1]
 
 
+def test_of_many_refused_events_all_are_answered_and_some_are_kept(client: Client) -> None:
+    count = MAX_LETTERS + 20
+    answer = client.post([{"eventTime": index} for index in range(count)])
+    assert (answer.status_code, len(answer.json()["failed"])) == (400, count)
+    assert len(client.rows(lineage_dead_letter)) == MAX_LETTERS
+    assert _metric(_metrics(client), "platform_lineage_dead_letters_omitted_total") == "20.0"
+
+
+def test_what_is_refused_again_is_kept_once_for_each_source(client: Client) -> None:
+    for _ in range(2):
+        client.post([0] * 3)
+        client.post([0], tenant=client.backend.other)
+    assert [letter.payload for letter in dead_letters.listed(client.engine)] == ["0", "0"]
+    for letter in dead_letters.listed(client.engine):
+        dead_letters.close(client.engine, letter.id)
+    client.post([0])
+    assert len(dead_letters.listed(client.engine)) == 1
+
+
+def test_refused_events_count_against_the_rate_of_their_tenant(backend: Backend) -> None:
+    with backend.api(lineage_tenant_rate=0.001, lineage_tenant_burst=2) as client:
+        answer = client.post([1, 2, 3])
+        statuses = [failure["status"] for failure in answer.json()["failed"]]
+        assert statuses == ["bad_request", "bad_request", "rate_limited"]
+        assert len(client.rows(lineage_dead_letter)) == 2
+        for content in (b"no json", run_event()):
+            answer = client.post(content)
+            assert (answer.status_code, answer.json()["status"]) == (503, "rate_limited")
+
+
 def test_an_array_whose_failures_may_all_be_sent_again_is_503(backend: Backend) -> None:
     with backend.api(lineage_tenant_rate=0.001, lineage_tenant_burst=2) as client:
         events = [run_event() for _ in range(3)]
@@ -336,12 +369,11 @@ def test_a_tenant_beyond_its_rate_is_told_to_come_back(backend: Backend) -> None
         assert _metric(text, f"platform_lineage_events_total{{{labels}}}") == "1.0"
 
 
-def test_a_full_queue_is_503_unavailable(backend: Backend) -> None:
-    with backend.api(lineage_queue_events=2) as client:
-        answer = client.post([run_event() for _ in range(3)])
-        assert answer.status_code == 503
-        assert answer.json()["accepted"] == 2
-        assert answer.json()["failed"][0]["status"] == "unavailable"
+def test_an_array_larger_than_the_queue_is_taken_in_waves(backend: Backend) -> None:
+    with backend.api(lineage_queue_events=2, lineage_tenant_rate=0.001, lineage_tenant_burst=5) as client:
+        answer = client.post([run_event(sql=None) for _ in range(5)])
+        assert (answer.status_code, answer.json()["accepted"]) == (201, 5)
+        assert len(client.rows()) == 5
 
 
 @pytest.fixture
@@ -353,6 +385,25 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], N
         monkeypatch.setattr(commit, "apply_events", lambda *arguments: fault(merge, *arguments))
 
     return install
+
+
+def test_a_full_queue_is_503_unavailable(backend: Backend, failing: Callable[[Callable[..., Any]], None]) -> None:
+    release = threading.Event()
+
+    def fault(merge: Any, *arguments: Any) -> Any:
+        release.wait(20)
+        return merge(*arguments)
+
+    failing(fault)
+    with backend.api(lineage_queue_events=2) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, [run_event(sql=None) for _ in range(2)])
+        until("the queue to be full", lambda: "platform_lineage_queue_events 2.0" in _metrics(client))
+        for refused in (run_event(), [run_event(), run_event()]):
+            answer = client.post(refused)
+            assert answer.status_code == 503
+            assert QUEUE_FULL.message in answer.text
+        release.set()
+        assert first.result().status_code == 201
 
 
 def test_a_store_that_is_down_is_503_at_once_and_nothing_is_half_acknowledged(
@@ -383,16 +434,25 @@ def test_a_store_that_is_down_is_503_at_once_and_nothing_is_half_acknowledged(
     assert any("OUTPUT_TO" in line for line in client.graph())
 
 
+@pytest.mark.parametrize("breaks", [False, True])
 def test_a_request_is_answered_within_its_deadline_although_a_store_hangs(
-    backend: Backend, failing: Callable[[Callable[..., Any]], None]
+    backend: Backend,
+    failing: Callable[[Callable[..., Any]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    breaks: bool,
 ) -> None:
     release = threading.Event()
 
     def fault(merge: Any, *arguments: Any) -> Any:
+        hung = not release.is_set()
         release.wait(20)
+        if hung and breaks:
+            raise GraphUnavailable("the connection is lost")
         return merge(*arguments)
 
     failing(fault)
+    for graph in (EmbeddedGraph, Neo4jGraph):
+        monkeypatch.setattr(graph, "ping", lambda _: release.wait(20))
     with backend.api(lineage_deadline_s=0.5) as client:
         answer = client.post(run_event())
         assert not release.is_set()
@@ -421,6 +481,33 @@ def test_a_poison_event_does_not_fail_its_neighbours(
     assert sorted(row.job_name for row in client.rows()) == [f"good{index}" for index in range(5)]
     (letter,) = dead_letters.listed(client.engine)
     assert "props.name" in letter.reason
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_event_that_takes_too_long_is_503_and_its_neighbours_are_not(
+    backend: Backend, failing: Callable[[Callable[..., Any]], None], alone: bool
+) -> None:
+    tries = 0
+
+    def fault(merge: Any, store: Any, tenant: Any, events: Any, counts: Any) -> Any:
+        nonlocal tries
+        if any("wide" in repr(event.facts) for event in events):
+            tries += 1
+            threading.Event().wait(0.65)  # more than half of the time that a request has
+            raise GraphUnavailable("took too long")
+        return merge(store, tenant, events, counts)
+
+    failing(fault)
+    wide = run_event(writes=("mart.wide",), sql="select '" + "x" * 20_000 + "'")
+    good = [run_event(job=f"good{index}", sql=None) for index in range(3)]
+    with backend.api(lineage_deadline_s=1.2) as client:
+        for _ in range(3):  # as clients do
+            answers = [client.post(wide), client.post(good)] if alone else [client.post([*good, wide])]
+            assert not any(STORE_DOWN.message in answer.text for answer in answers)
+            assert answers[0].status_code == 503
+        assert answers[-1].json()["accepted"] == 3
+        assert tries == (1 if alone else 2)
+        assert "platform_lineage_breaker_open 0.0" in _metrics(client)
 
 
 def test_raw_events_that_the_graph_lacks_are_applied_by_the_recovery(client: Client) -> None:
@@ -486,6 +573,10 @@ def test_metrics_show_throughput_stores_queue_and_what_waits(client: Client) -> 
         "platform_lineage_observation_lag_seconds",
     ):
         assert _metric(text, name)
+
+
+def _metrics(client: Client) -> str:
+    return client.running.client.get("/metrics").text
 
 
 def _metric(text: str, name: str) -> str:
