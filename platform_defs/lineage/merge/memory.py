@@ -161,6 +161,12 @@ def _taken_out(state: State, at: Stamp, new: Ref, origin: Ref) -> Waiting:
     family = [one for one in (new, *state.below(new)) if state.nodes[one.id] is not None]
     names = {one.id: Ref(one.kind, (*origin.name, *one.name[len(new.name) :])) for one in family}
     found = Waiting(new)
+    for key in state.edges_of(names):
+        if state.edges[key].at < at:
+            begin, end = names.get(key.from_id), names.get(key.to_id)
+            named = EdgeKey(key.type, begin.id if begin else key.from_id, end.id if end else key.to_id)
+            found.edges[named] = state.edges.pop(key)
+    ends = {end for key in found.edges for end in (key.from_id, key.to_id)}
     for one in family:
         before, after = _split(state.node(one), at, root=one == new)
         before.ref = names[one.id]
@@ -168,13 +174,8 @@ def _taken_out(state: State, at: Stamp, new: Ref, origin: Ref) -> Waiting:
             stamp: Ref(to.kind, (*origin.name, *to.name[len(new.name) :])) for stamp, to in before.renames.items()
         }
         state.put_node(one.id, after)
-        if _says_anything(before):
+        if before.ref.id in ends or _says_anything(before):
             found.nodes[before.ref.id] = before
-    for key in state.edges_of(names):
-        if state.edges[key].at < at:
-            begin, end = names.get(key.from_id), names.get(key.to_id)
-            named = EdgeKey(key.type, begin.id if begin else key.from_id, end.id if end else key.to_id)
-            found.edges[named] = state.edges.pop(key)
     return found
 
 

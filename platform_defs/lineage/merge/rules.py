@@ -178,8 +178,8 @@ def _say_set_again(state: State, table: Ref, columns: ColumnsState, at: Stamp) -
     """All that the set said, it says again: columns that are not loaded know it by the mark for the set's stamp."""
     for child in state.children(table):
         node = state.node(child)
-        if node.exists_at == columns.at:
-            node.exists_at = at
+        if child.name[-1] in columns.lacked:
+            node.exists_at = max(node.exists_at, at)
         for name, (stamp, value) in node.props.items():
             if stamp == columns.at:
                 node.props[name] = (at, value)
