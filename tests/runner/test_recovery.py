@@ -55,6 +55,19 @@ def waiting_row(engine: Engine) -> work.Work:
     return row
 
 
+def live_runner(engine: Engine) -> None:
+    registry.beat(
+        engine,
+        ProcessId.current(),
+        slots=8,
+        busy=0,
+        definitions=None,
+        load_error=None,
+        metrics="",
+        started_at=datetime.now(UTC),
+    )
+
+
 def test_a_row_that_nobody_takes_becomes_one_run_request(engine: Engine, instance: DagsterInstance) -> None:
     row = waiting_row(engine)
     [request] = tick(instance)
@@ -72,16 +85,7 @@ def test_a_fresh_row_is_left_to_a_runner_that_may_be_about_to_take_it(
 
 def test_while_a_runner_is_alive_nothing_is_handed_over(engine: Engine, instance: DagsterInstance) -> None:
     waiting_row(engine)
-    registry.beat(
-        engine,
-        ProcessId.current(),
-        slots=8,
-        busy=0,
-        definitions=None,
-        load_error=None,
-        metrics="",
-        started_at=datetime.now(UTC),
-    )
+    live_runner(engine)
     assert [type(answer) for answer in tick(instance)] == [SkipReason]
 
 
@@ -145,14 +149,5 @@ def test_a_run_that_waits_for_a_runner_that_does_not_come_back_ends_and_says_why
 def test_a_runner_that_is_alive_again_makes_the_sensor_forget_that_none_was(
     engine: Engine, instance: DagsterInstance
 ) -> None:
-    registry.beat(
-        engine,
-        ProcessId.current(),
-        slots=1,
-        busy=0,
-        definitions=None,
-        load_error=None,
-        metrics="",
-        started_at=datetime.now(UTC),
-    )
+    live_runner(engine)
     assert ticked(instance, "2026-01-01T00:00:00+00:00 2026-01-01T00:00:00+00:00")[1] == ""
