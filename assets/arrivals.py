@@ -18,16 +18,16 @@ from pydantic import Field
 from sqlalchemy import Engine
 
 from assets.models import OP_TIMES, materialized, note_reported, partition_of, table_key
+from platform_defs.arrivals.dagster_reports import Reported, mark, mark_executions, unreported, unreported_executions
 from platform_defs.arrivals.errors import ArrivalsError
-from platform_defs.arrivals.reports import Reported, mark, mark_executions, unreported, unreported_executions
-from platform_defs.arrivals.run import run_by_operator, run_triggered
-from platform_defs.arrivals.webhooks.sender import open_sender
-from platform_defs.runner.kinds import WORK_TAG
-from platform_defs.runner.wake import wake
+from platform_defs.arrivals.execution import run_by_operator, run_triggered
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
+from platform_defs.webhooks.sender import open_sender
+from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
-from resources.house import HouseResource
+from resources.model_execution import HouseResource
 
 # An event costs Dagster 10 to 40 ms: so many stay well below the minute that a sensor has.
 REPORTED_AT_ONCE = 500

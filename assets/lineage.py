@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from dagster import Definitions, OpExecutionContext, job, op
 
-from platform_defs.lineage.recovery import recover
-from platform_defs.lineage.retention import Retention, forget
+from platform_defs.lineage.upkeep.recovery import recover
+from platform_defs.lineage.upkeep.retention import Retention, forget
 from platform_defs.settings import Settings
 from resources.database import DatabaseResource
 from resources.graph import GraphResource

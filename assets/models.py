@@ -34,19 +34,19 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.arrivals import lateness
-from platform_defs.arrivals.catalog import load_models
+from platform_defs.arrivals.dagster_reports import mark_executions
 from platform_defs.arrivals.errors import ArrivalsError
+from platform_defs.arrivals.execution import Ended, described, run_by_operator
 from platform_defs.arrivals.lateness import Late
-from platform_defs.arrivals.models import Model
-from platform_defs.arrivals.reports import mark_executions
-from platform_defs.arrivals.run import Ended, described, run_by_operator
+from platform_defs.arrivals.models.catalog import load_models
+from platform_defs.arrivals.models.model import Model
 from platform_defs.errors import PlatformError, StoreError
-from platform_defs.runner.fingerprint import rows_of
-from platform_defs.runner.wake import wake
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
+from platform_defs.work.definition_versions import rows_of
+from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
-from resources.house import HouseResource
+from resources.model_execution import HouseResource
 
 OP_TIMES = DynamicPartitionsDefinition(name="op_time")
 ON_TIME = "on_time"

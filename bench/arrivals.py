@@ -23,11 +23,11 @@ from sqlalchemy import Engine, event, insert, text
 from sqlalchemy.engine import make_url
 
 from platform_defs.arrivals import recovery
-from platform_defs.arrivals.decisions import Verdict, verdict
-from platform_defs.arrivals.state import dependents
+from platform_defs.arrivals.readiness import Verdict, verdict
+from platform_defs.arrivals.standings import dependents
 from platform_defs.runner.arrivals import queue
-from platform_defs.store.arrivals import metrics_etl_log, metrics_model_input
 from platform_defs.store.engine import open_engine, read, transact
+from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_input
 from tests.arrivals.world import add_models, task_log
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.conftest import server_environment

@@ -28,11 +28,11 @@ from sqlalchemy.engine import URL, make_url
 from platform_defs.access.keys import issue_key
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.graph.open import open_graph
-from platform_defs.lineage.commit import Committed, Item
+from platform_defs.lineage.sink.commit import Committed, Item
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
-from platform_defs.store.lineage import lineage_events
+from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.store.upsert import upsert
 from tests.api.served import environment
 from tests.e2e.serving import SERVE, Serving
@@ -236,11 +236,11 @@ class NoCommitter:
 
 def serve_nothing() -> None:
     """`platform serve`, whose sink writes nothing."""
-    from platform_defs.api import lineage_service
+    from platform_defs.api.lineage import service
     from platform_defs.cli import main
 
     nothing = NoCommitter()
-    lineage_service.EmbeddedCommitter = lineage_service.ParallelCommitter = lambda *stores: nothing  # type: ignore
+    service.EmbeddedCommitter = service.ParallelCommitter = lambda *stores: nothing  # type: ignore
     main()
 
 

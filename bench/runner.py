@@ -11,9 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from platform_defs.runner import work
-from platform_defs.runner.wake import wake
 from platform_defs.store.engine import open_engine
+from platform_defs.work import rows
+from platform_defs.work.wake import wake
 from tests.e2e.platform_up import PlatformUp
 
 DEFAULT = "run_launcher: {module: dagster, class: DefaultRunLauncher}\n"
@@ -38,10 +38,10 @@ def throughput(home: Path, runs: int) -> float:
     """Runs per minute with 8 slots, as rows of work."""
     engine = open_engine(f"sqlite:///{home}/platform.db")
     began = time.monotonic()
-    rows = [work.enqueue(engine, "selfcheck", {}) for _ in range(runs)]
+    rows = [rows.enqueue(engine, "selfcheck", {}) for _ in range(runs)]
     wake(home)
     for row in rows:
-        assert work.wait(engine, row.id, 300).status is work.Status.SUCCEEDED
+        assert rows.wait(engine, row.id, 300).status is rows.Status.SUCCEEDED
     elapsed = time.monotonic() - began
     engine.dispose()
     return runs / elapsed * 60

@@ -17,7 +17,7 @@ from sqlalchemy.sql.dml import Insert
 
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
-from platform_defs.store.ingest import ing_record
+from platform_defs.store.tables.ingest import ing_record
 from platform_defs.store.upsert import upsert
 from tests.needs import Absent, find
 

@@ -9,7 +9,7 @@ from sqlalchemy.engine import URL
 
 from platform_defs.errors import SettingsError
 from platform_defs.settings import Settings
-from platform_defs.store.database import ensure_database
+from platform_defs.store.create_database import ensure_database
 
 LOCATION = "platform"
 MODULE = "platform_defs.definitions"

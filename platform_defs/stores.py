@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
-from platform_defs.store.database import ensure_database
+from platform_defs.store.create_database import ensure_database
 from platform_defs.store.engine import open_engine
 
 

@@ -4,8 +4,8 @@ from dagster import Definitions
 
 from resources.database import DatabaseResource
 from resources.graph import GraphResource
-from resources.house import HouseResource
 from resources.http import HttpResource
+from resources.model_execution import HouseResource
 
 
 def definitions() -> Definitions:

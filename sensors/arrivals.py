@@ -26,22 +26,22 @@ from assets.arrivals import repair, report
 from assets.models import ON_TIME, ROWS, judged, model_key
 from platform_defs.arrivals import lateness, recovery
 from platform_defs.arrivals.batches import Batch
+from platform_defs.arrivals.execution import described
 from platform_defs.arrivals.lateness import Late
+from platform_defs.arrivals.lateness_rotation import Turns
 from platform_defs.arrivals.recovery import Dead, Swept
-from platform_defs.arrivals.run import described
-from platform_defs.arrivals.turns import Turns
-from platform_defs.arrivals.webhooks import deliveries
 from platform_defs.errors import PlatformError
-from platform_defs.runner import work
 from platform_defs.runner.arrivals import queue
-from platform_defs.runner.fingerprint import rows_of
-from platform_defs.runner.kinds import WEBHOOK_SEND
+from platform_defs.runner.code_server import CodeServer, ask
 from platform_defs.runner.launcher import WarmRunLauncher
-from platform_defs.runner.reload import CodeServer, ask
-from platform_defs.runner.wake import wake
 from platform_defs.settings import Settings
-from platform_defs.store.arrivals import metrics_task_log
 from platform_defs.store.engine import read
+from platform_defs.store.tables.arrivals import metrics_task_log
+from platform_defs.webhooks import deliveries
+from platform_defs.work import rows
+from platform_defs.work.definition_versions import rows_of
+from platform_defs.work.jobs import WEBHOOK_SEND
+from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ def _send_overdue(engine: Engine, now: datetime) -> bool:
     if not read(engine, lambda connection: deliveries.overdue(connection, UNSENT)):
         return False
     interval = int(now.timestamp() // UNSENT.total_seconds())
-    work.ensure(engine, WEBHOOK_SEND, key=f"{WEBHOOK_SEND}:{interval}")
+    rows.ensure(engine, WEBHOOK_SEND, key=f"{WEBHOOK_SEND}:{interval}")
     return True
 
 

@@ -22,10 +22,10 @@ from dagster import (
 from assets.lineage import lineage_retention
 from platform_defs.lineage import observations
 from platform_defs.lineage.observations import Observation, Position
-from platform_defs.lineage.recovery import is_needed
-from platform_defs.runner import work
-from platform_defs.runner.kinds import LINEAGE_APPLY
+from platform_defs.lineage.upkeep.recovery import is_needed
 from platform_defs.settings import Settings
+from platform_defs.work import rows
+from platform_defs.work.jobs import LINEAGE_APPLY
 from resources.database import DatabaseResource
 
 # At most one row of work per interval, and none while one is open: a failing store is tried again, but not every tick.
@@ -39,7 +39,7 @@ def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
         if not is_needed(engine):
             return SkipReason("the graph has all events")
         interval = int(datetime.now(UTC).timestamp() // RECOVERY_INTERVAL_S)
-        row = work.ensure(engine, LINEAGE_APPLY, key=f"{LINEAGE_APPLY}:{interval}")
+        row = rows.ensure(engine, LINEAGE_APPLY, key=f"{LINEAGE_APPLY}:{interval}")
     return SkipReason(f"work {row.id} applies what the graph lacks, as run {row.run_id}")
 
 

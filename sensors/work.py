@@ -19,12 +19,12 @@ from sqlalchemy import Engine
 from assets.arrivals import arrival_report, model_run, webhook_send
 from assets.lineage import lineage_apply
 from assets.selfcheck import selfcheck
-from platform_defs.runner import registry, work
 from platform_defs.runner.closing import close
-from platform_defs.runner.errors import WorkError
-from platform_defs.runner.kinds import WORK_TAG, drive
 from platform_defs.runner.launcher import WarmRunLauncher
-from platform_defs.runner.work import Status, Work
+from platform_defs.work import rows, runners
+from platform_defs.work.errors import WorkError
+from platform_defs.work.jobs import WORK_TAG, drive
+from platform_defs.work.rows import Status, Work
 from resources.database import DatabaseResource
 
 # A runner looks every second; what still waits after this is nobody's.
@@ -54,7 +54,7 @@ def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | Ski
     with DatabaseResource().opened() as engine:
         _close_ended(context, engine)
         ours = isinstance(context.instance.run_launcher, WarmRunLauncher)
-        if ours and registry.alive(engine):
+        if ours and runners.alive(engine):
             context.update_cursor("")
             yield SkipReason("a runner is alive and takes the rows itself")
             return
@@ -66,7 +66,7 @@ def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | Ski
             try:
                 yield _request(row)
             except WorkError as error:  # one row that cannot be executed must not keep the others
-                work.finish(engine, row.id, Status.FAILED, error=str(error))
+                rows.finish(engine, row.id, Status.FAILED, error=str(error))
 
 
 def _none_comes_back(context: SensorEvaluationContext, now: datetime) -> bool:
@@ -80,13 +80,13 @@ def _none_comes_back(context: SensorEvaluationContext, now: datetime) -> bool:
 
 def _close_stranded(context: SensorEvaluationContext, engine: Engine, reason: str) -> None:
     """Runs that Dagster launched: a sensor cannot hand them to a launcher, so whoever wants one launches it again."""
-    for row in work.claim(engine, work.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE, only=work.DAGSTER_RUN):
+    for row in rows.claim(engine, rows.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE, only=rows.DAGSTER_RUN):
         close(context.instance, engine, row, f"Not started: {reason}.")
 
 
 def _unclaimed(engine: Engine) -> list[Work]:
     """What Dagster itself launched is not among it: its run exists, and only waits for a runner."""
-    return work.claim(engine, work.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE, without=work.DAGSTER_RUN)
+    return rows.claim(engine, rows.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE, without=rows.DAGSTER_RUN)
 
 
 def _request(row: Work) -> RunRequest:
@@ -101,18 +101,18 @@ def _request(row: Work) -> RunRequest:
 
 
 def _close_ended(context: SensorEvaluationContext, engine: Engine) -> None:
-    rows = work.handed_over(engine)
-    if not rows:
+    handed_over = rows.handed_over(engine)
+    if not handed_over:
         return
-    wanted = RunsFilter(tags={WORK_TAG: [str(row.id) for row in rows]})
+    wanted = RunsFilter(tags={WORK_TAG: [str(row.id) for row in handed_over]})
     runs: dict[str, DagsterRun] = {run.tags[WORK_TAG]: run for run in context.instance.get_runs(wanted)}
-    for row in rows:
+    for row in handed_over:
         run = runs.get(str(row.id))
         if run is not None and run.status in _OUTCOMES:
             error = None if run.status is DagsterRunStatus.SUCCESS else f"run {run.run_id} is {run.status.value}"
-            work.finish(engine, row.id, _OUTCOMES[run.status], error=error, run_id=run.run_id)
+            rows.finish(engine, row.id, _OUTCOMES[run.status], error=error, run_id=run.run_id)
         elif run is None and row.heartbeat_at and datetime.now(UTC) - row.heartbeat_at > HANDOVER:
-            work.give_back(engine, work.LAUNCHER, [row.id])
+            rows.give_back(engine, rows.LAUNCHER, [row.id])
 
 
 def definitions() -> Definitions:

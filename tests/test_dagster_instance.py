@@ -15,7 +15,7 @@ from platform_defs.dagster_storage.mysql import PooledRunStorage, _engine_of
 from platform_defs.errors import StoreError
 from platform_defs.runner.launcher import WarmRunLauncher
 from platform_defs.settings import Settings
-from platform_defs.store.database import ensure_database
+from platform_defs.store.create_database import ensure_database
 from tests.conftest import STORES, server_url
 
 

@@ -8,7 +8,7 @@ import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus, Definitions
 
 import platform_defs.definitions
-from platform_defs.runner.kinds import KINDS, drive
+from platform_defs.work.jobs import KINDS, drive
 
 ASSETS = ["selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
 JOBS = [

@@ -27,8 +27,8 @@ from platform_defs.access.tenants import MAX_ID
 from platform_defs.canonical import canonical_hash
 from platform_defs.errors import SettingsError
 from platform_defs.settings import Settings
-from platform_defs.store.access import used_assertions
 from platform_defs.store.engine import transact
+from platform_defs.store.tables.access import used_assertions
 
 SKEW = timedelta(seconds=5)
 # Bounded so that the ids of used assertions need not be kept for long.

@@ -18,9 +18,9 @@ from platform_defs.access.errors import KeyRefused, KeyRequestError
 from platform_defs.access.principal import SCOPES, Principal, SourceType, unknown_scopes
 from platform_defs.access.tenants import Tenant, find_tenant
 from platform_defs.canonical import sha256_hex
-from platform_defs.store.access import api_keys, tenants
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
+from platform_defs.store.tables.access import api_keys, tenants
 
 MAX_NAME = 128
 _FORMAT = re.compile(r"pk_([0-9a-f]{16})_[0-9a-f]{48}")

@@ -6,8 +6,8 @@ from sqlalchemy import Connection, Engine, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from platform_defs.access.errors import TenantError
-from platform_defs.store.access import tenants
 from platform_defs.store.engine import read, transact
+from platform_defs.store.tables.access import tenants
 
 MAX_ID = 2**63 - 1
 MAX_CODE = 64

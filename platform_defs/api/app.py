@@ -14,18 +14,23 @@ from starlette.routing import Route
 
 from platform_defs.access.assertions import gateway_from
 from platform_defs.access.authenticator import Authenticator
-from platform_defs.api import arrivals, chains, docs, health, lineage, metrics, webhooks
-from platform_defs.api.arrivals_metrics import ArrivalsCollector
-from platform_defs.api.arrivals_service import ArrivalService
-from platform_defs.api.auth import SECURITY_SCHEMES, Door
-from platform_defs.api.bounded_metrics import BoundedCollector
-from platform_defs.api.drain import Drain, DrainMiddleware
-from platform_defs.api.errors import ApiError, error_response
-from platform_defs.api.front import Front
-from platform_defs.api.lineage_metrics import LineageCollector
-from platform_defs.api.lineage_service import LineageService
-from platform_defs.api.metrics import Metrics
-from platform_defs.api.runner_metrics import RunnerCollector
+from platform_defs.api.arrivals import router as arrivals
+from platform_defs.api.arrivals import webhooks
+from platform_defs.api.arrivals.metrics import ArrivalsCollector
+from platform_defs.api.arrivals.service import ArrivalService
+from platform_defs.api.chains import router as chains
+from platform_defs.api.http import docs
+from platform_defs.api.http.auth import SECURITY_SCHEMES, Door
+from platform_defs.api.http.drain import Drain, DrainMiddleware
+from platform_defs.api.http.errors import ApiError, error_response
+from platform_defs.api.http.front import Front
+from platform_defs.api.lineage import router as lineage
+from platform_defs.api.lineage.metrics import LineageCollector
+from platform_defs.api.lineage.service import LineageService
+from platform_defs.api.observe import health, metrics
+from platform_defs.api.observe.bounded_metrics import BoundedCollector
+from platform_defs.api.observe.metrics import Metrics
+from platform_defs.api.observe.runner_metrics import RunnerCollector
 from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.graph.port import Graph
 from platform_defs.settings import Settings

@@ -7,14 +7,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
-from platform_defs.arrivals.decisions import Standing, Verdict, next_arrival, verdict
 from platform_defs.arrivals.errors import InvalidArrival
-from platform_defs.arrivals.optime import normalised
+from platform_defs.arrivals.op_time import normalised
 from platform_defs.arrivals.ports import Queue
-from platform_defs.arrivals.state import dependents, standings
-from platform_defs.arrivals.tasks import Task, Trigger, begin_due, decide, last_success, trigger
-from platform_defs.store.arrivals import metrics_etl_log
+from platform_defs.arrivals.readiness import Standing, Verdict, next_arrival, verdict
+from platform_defs.arrivals.standings import dependents, standings
+from platform_defs.arrivals.task_log import Task, Trigger, begin_due, decide, last_success, trigger
 from platform_defs.store.engine import is_serial, read
+from platform_defs.store.tables.arrivals import metrics_etl_log
 from platform_defs.store.upsert import upsert
 
 TABLE_LENGTH = 255

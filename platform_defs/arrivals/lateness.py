@@ -11,12 +11,12 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import ColumnElement, Connection, String, case, cast, func, select
 
 from platform_defs.arrivals.batches import Batch
-from platform_defs.arrivals.decisions import missing
-from platform_defs.arrivals.met import batch_name, met
-from platform_defs.arrivals.models import PUBLISHED
-from platform_defs.arrivals.optime import batch_of
-from platform_defs.arrivals.state import standings
-from platform_defs.store.arrivals import metrics_etl_log, metrics_model, metrics_model_dependency
+from platform_defs.arrivals.matching import batch_name, met
+from platform_defs.arrivals.models.model import PUBLISHED
+from platform_defs.arrivals.op_time import batch_of
+from platform_defs.arrivals.readiness import missing
+from platform_defs.arrivals.standings import standings
+from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model, metrics_model_dependency
 
 _DUE = re.compile(r"(?:\+(\d+) )?(\d\d):(\d\d)", re.ASCII)
 # The batches that follow each other by the calendar: years, months and days.

@@ -6,15 +6,16 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Engine, Select, and_, case, func, or_, select, true, union_all
 
-from platform_defs.arrivals import tasks
+from platform_defs.arrivals import task_log
 from platform_defs.arrivals.batches import Batch
-from platform_defs.arrivals.decisions import Verdict, starts_again, verdict
-from platform_defs.arrivals.met import batch_name, dashed_name, rendered_name
-from platform_defs.arrivals.models import PUBLISHED
+from platform_defs.arrivals.matching import batch_name, dashed_name, rendered_name
+from platform_defs.arrivals.models.model import PUBLISHED
 from platform_defs.arrivals.ports import Queue
-from platform_defs.arrivals.state import standings
-from platform_defs.arrivals.tasks import Trigger, begin_due, decide, trigger
-from platform_defs.store.arrivals import (
+from platform_defs.arrivals.readiness import Verdict, starts_again, verdict
+from platform_defs.arrivals.standings import standings
+from platform_defs.arrivals.task_log import Trigger, begin_due, decide, trigger
+from platform_defs.store.engine import read
+from platform_defs.store.tables.arrivals import (
     metrics_etl_log,
     metrics_model,
     metrics_model_dependency,
@@ -22,8 +23,7 @@ from platform_defs.store.arrivals import (
     metrics_model_running,
     metrics_task_log,
 )
-from platform_defs.store.engine import read
-from platform_defs.store.work import work
+from platform_defs.store.tables.work import work
 
 # What one transaction of a sweep begins: a model of 5-minute batches has two thousand of them in a week.
 AT_ONCE = 200
@@ -70,7 +70,7 @@ def settle(engine: Engine, queue: Queue, now: datetime, others: Sequence[Dead] =
     for dead in [*read(engine, dead_tasks), *others]:
 
         def close(connection: Connection, dead: Dead = dead) -> int | None:
-            if not tasks.close_dead(connection, dead.task_id, dead.batch, dead.reason, now):
+            if not task_log.close_dead(connection, dead.task_id, dead.batch, dead.reason, now):
                 return None
             found = standings(connection, [dead.batch])
             if not found or verdict(found[0]) is not Verdict.DUE:
@@ -79,7 +79,7 @@ def settle(engine: Engine, queue: Queue, now: datetime, others: Sequence[Dead] =
             if starts_again(canceled_by_operator=dead.canceled_by_operator, attempt=attempt):
                 begun = trigger(connection, [dead.batch], queue, Trigger.RECOVERY, now, attempt=attempt)
                 return begun.get(dead.batch)
-            tasks.remember(connection, dead.batch, found[0].arrived)
+            task_log.remember(connection, dead.batch, found[0].arrived)
             return None
 
         following = decide(engine, close)

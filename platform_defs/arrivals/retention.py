@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Table, and_, delete, exists, func, or_, select
 
-from platform_defs.arrivals.met import batch_name, dashed_name
-from platform_defs.arrivals.tasks import TaskStatus
-from platform_defs.arrivals.webhooks.deliveries import DEAD, DELIVERED
-from platform_defs.store.arrivals import metrics_model_input, metrics_model_running, metrics_task_log
+from platform_defs.arrivals.matching import batch_name, dashed_name
+from platform_defs.arrivals.task_log import TaskStatus
 from platform_defs.store.engine import read, transact
-from platform_defs.store.webhooks import metrics_webhook_attempt, metrics_webhook_delivery
-from platform_defs.store.work import work
+from platform_defs.store.tables.arrivals import metrics_model_input, metrics_model_running, metrics_task_log
+from platform_defs.store.tables.webhooks import metrics_webhook_attempt, metrics_webhook_delivery
+from platform_defs.store.tables.work import work
+from platform_defs.webhooks.deliveries import DEAD, DELIVERED
 
 # Rows of one transaction.
 BATCH = 1000

@@ -13,14 +13,15 @@ from sqlalchemy import Engine
 from platform_defs.access.tenants import MAX_ID, Tenant, find_tenant
 from platform_defs.commands.opened import opened_engine
 from platform_defs.errors import PlatformError
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.open import open_graph
 from platform_defs.graph.port import Graph
-from platform_defs.lineage import dead_letters, raw
-from platform_defs.lineage.dead_letters import Status
-from platform_defs.lineage.recovery import rebuild_tenant
-from platform_defs.lineage.retention import prune_tombstones
-from platform_defs.lineage.retry import retry_letter
+from platform_defs.graph.text import graph_lines
+from platform_defs.lineage.intake import dead_letters
+from platform_defs.lineage.intake.dead_letter_retry import retry_letter
+from platform_defs.lineage.intake.dead_letters import Status
+from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.upkeep.recovery import rebuild_tenant
+from platform_defs.lineage.upkeep.retention import prune_tombstones
 from platform_defs.settings import Settings
 
 PROGRESS_EVERY = 1000
@@ -67,7 +68,7 @@ def rebuild(tenant_id: int) -> None:
     """Rebuild the tenant's graph from its stored events; what none of them explains is removed."""
     with opened_stores() as stores:
         tenant = _tenant(stores.engine, tenant_id)
-        oldest = raw.oldest_time(stores.engine, tenant_id)
+        oldest = raw_events.oldest_time(stores.engine, tenant_id)
         if oldest is None:
             click.echo("no events are stored: the graph will be empty", err=True)
         else:

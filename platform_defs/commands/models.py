@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from platform_defs.arrivals import catalog
 from platform_defs.arrivals.errors import ModelFileError
-from platform_defs.arrivals.loading import read_file
-from platform_defs.arrivals.models import PUBLISHED, UNPUBLISHED, Model
+from platform_defs.arrivals.models import catalog
+from platform_defs.arrivals.models.file import read_file
+from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Model
 from platform_defs.commands.opened import opened_engine
-from platform_defs.runner.fingerprint import bump
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
+from platform_defs.work.definition_versions import bump
 
 _changed = partial(bump, name="models")
 _RELOADS = "the code location reloads, so that the UI shows it"

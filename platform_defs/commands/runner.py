@@ -6,10 +6,10 @@ import os
 
 import click
 
-from platform_defs.runner import registry, wake, work
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
+from platform_defs.work import rows, runners, wake
 
 
 @click.group(invoke_without_command=True)
@@ -26,23 +26,23 @@ def status(as_json: bool) -> None:
     """The runners that are alive, their slots and the queue; exit code 1 if none is."""
     engine = open_engine(Settings.load().database_url)
     migrate.require_current(engine)
-    runners, queue = registry.alive(engine), work.counts(engine)
+    alive, queue = runners.alive(engine), rows.counts(engine)
     engine.dispose()
     if as_json:
         shown = [
             {"name": r.name, "pid": r.process.pid, "slots": r.slots, "busy": r.busy, "loadError": r.load_error}
-            for r in runners
+            for r in alive
         ]
-        click.echo(json.dumps({"runners": shown, "queued": queue[work.Status.QUEUED]}))
+        click.echo(json.dumps({"runners": shown, "queued": queue[rows.Status.QUEUED]}))
     else:
-        for runner in runners:
+        for runner in alive:
             click.echo(
                 f"{runner.name}  {runner.busy} of {runner.slots} slots busy  since {runner.started_at:%F %T} UTC"
             )
             if runner.load_error:
                 click.echo(f"  the code location does not load: {runner.load_error}")
-        click.echo(f"{queue[work.Status.QUEUED]} waiting, {queue[work.Status.RUNNING]} running")
-    if not runners:
+        click.echo(f"{queue[rows.Status.QUEUED]} waiting, {queue[rows.Status.RUNNING]} running")
+    if not alive:
         raise click.ClickException("no runner is alive; `platform up` or `platform runner` starts one")
 
 
@@ -61,7 +61,7 @@ def _serve() -> None:
 
         from dagster import DagsterInstance
 
-        from platform_defs.runner.service import Runner
+        from platform_defs.runner.runner import Runner
 
         with DagsterInstance.get() as instance:
             Runner(settings, engine, instance).run(listener)

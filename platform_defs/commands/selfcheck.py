@@ -8,11 +8,11 @@ import click
 from sqlalchemy import Engine
 
 from platform_defs.errors import PlatformError
-from platform_defs.runner import registry, work
-from platform_defs.runner.wake import wake
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
+from platform_defs.work import rows, runners
+from platform_defs.work.wake import wake
 
 # the run's events are in the instance; on a terminal they would hide the answer
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -26,7 +26,7 @@ def command(as_json: bool, timeout: float) -> None:
     settings = Settings.load()
     engine = open_engine(settings.database_url)
     migrate.require_current(engine)
-    if wake(settings.home) or registry.alive(engine):
+    if wake(settings.home) or runners.alive(engine):
         run_id, found = _as_row_of_work(settings, engine, timeout)
     else:
         run_id, found = _here(settings)
@@ -40,10 +40,10 @@ def command(as_json: bool, timeout: float) -> None:
 
 
 def _as_row_of_work(settings: Settings, engine: Engine, timeout: float) -> tuple[str, dict[str, Any]]:
-    row = work.enqueue(engine, "selfcheck", {})
+    row = rows.enqueue(engine, "selfcheck", {})
     wake(settings.home)
-    done = work.wait(engine, row.id, timeout)
-    if done.status is not work.Status.SUCCEEDED:
+    done = rows.wait(engine, row.id, timeout)
+    if done.status is not rows.Status.SUCCEEDED:
         raise PlatformError(f"selfcheck {done.status.lower()} (run {done.run_id}): {done.error}")
     return done.run_id, done.result
 

@@ -20,8 +20,8 @@ def command(host: str | None, port: int | None) -> None:
     # imported here: `platform serve --help` needs no web framework
     from platform_defs.access.tenants import DEMO_TENANT, add_tenant
     from platform_defs.api.app import close, create_app
-    from platform_defs.api.drain import Drain
-    from platform_defs.api.server import DrainingServer, bind, refuse_open_door
+    from platform_defs.api.http.drain import Drain
+    from platform_defs.api.http.server import DrainingServer, bind, refuse_open_door
     from platform_defs.graph.open import open_graph
     from platform_defs.store import migrate
     from platform_defs.store.engine import open_engine

@@ -24,7 +24,7 @@ def command(api_port: int | None, ui_port: int | None) -> None:
     # from here on a SIGTERM unwinds as Ctrl-C does, so that the lock file goes
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # imported here: `platform up --help` needs none of it
-    from platform_defs.api.server import refuse_open_door
+    from platform_defs.api.http.server import refuse_open_door
     from platform_defs.supervisor.home import UpFile, only_one
     from platform_defs.supervisor.ports import free_port, require_free
     from platform_defs.supervisor.processes import LOOPBACK, environment, specs, url
@@ -45,8 +45,8 @@ def command(api_port: int | None, ui_port: int | None) -> None:
         from platform_defs import dagster_instance, stores
         from platform_defs.store.engine import open_engine
         from platform_defs.supervisor.demo import demo_key
-        from platform_defs.supervisor.engine import Supervisor
         from platform_defs.supervisor.output import Output
+        from platform_defs.supervisor.supervisor import Supervisor
 
         stores.upgrade(settings)
         engine = open_engine(settings.database_url, pool_size=1)

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from platform_defs.arrivals.webhooks import deliveries, subscriptions
-from platform_defs.arrivals.webhooks.subscriptions import DEFAULT_RETRIES, Wanted
-from platform_defs.arrivals.webhooks.vault import vault_of
+from platform_defs.arrivals.notify import subscriptions
+from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, Wanted
 from platform_defs.commands.opened import opened_engine
 from platform_defs.settings import Settings
+from platform_defs.webhooks import deliveries
+from platform_defs.webhooks.encryption import vault_of
 
 BY_OPERATOR = "disabled by an operator"
 

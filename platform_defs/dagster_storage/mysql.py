@@ -16,9 +16,9 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL
 
 from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
-from platform_defs.store.driver import keep_statements_as_written
 from platform_defs.store.engine import CONNECT_TIMEOUT_S, POOL_TIMEOUT_S, SOCKET_TIMEOUT_S
-from platform_defs.store.exclusive import alone_on
+from platform_defs.store.migration_lock import alone_on
+from platform_defs.store.mysql_driver import keep_statements_as_written
 
 RECYCLE_S = 1800
 

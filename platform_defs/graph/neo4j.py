@@ -22,15 +22,12 @@ from neo4j.exceptions import (
 
 from platform_defs.errors import GraphError
 from platform_defs.graph import cypher
-from platform_defs.graph.base import BatchStore, chunks
-from platform_defs.graph.batch import (
-    NodeChange,
-    Step,
-)
+from platform_defs.graph.batch_store import BatchStore, chunks
+from platform_defs.graph.checks import check_edge_type
 from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphUnavailable
 from platform_defs.graph.model import Applied, Edge, EdgeKey, Node
 from platform_defs.graph.port import GraphTransaction
-from platform_defs.graph.values import check_edge_type
+from platform_defs.graph.steps import NodeChange, Step
 from platform_defs.graph.vocabulary import (
     HIERARCHY,
     KNOWLEDGE,

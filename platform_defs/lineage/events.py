@@ -15,7 +15,7 @@ from typing import Any
 
 from platform_defs.canonical import canonical_hash, canonical_json
 from platform_defs.lineage.errors import InvalidEvent
-from platform_defs.lineage.times import parse_time
+from platform_defs.lineage.event_times import parse_time
 
 # the widths of lineage_events' columns
 MAX_EVENT_TYPE = 32

@@ -13,8 +13,8 @@ from platform_defs.canonical import sha256_hex
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import Dataset, parse_event
 from platform_defs.store.engine import read, transact
-from platform_defs.store.lineage import lineage_cursor, lineage_events
 from platform_defs.store.metadata import now
+from platform_defs.store.tables.lineage import lineage_cursor, lineage_events
 from platform_defs.store.upsert import upsert
 
 CURSOR = "observations"

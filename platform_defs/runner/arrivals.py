@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from platform_defs.arrivals.ports import Queued
-from platform_defs.runner import work
-from platform_defs.runner.kinds import MODEL_RUN
+from platform_defs.work import rows
+from platform_defs.work.jobs import MODEL_RUN
 
 
 def queue(connection: Connection, payloads: Sequence[Mapping[str, Any]]) -> list[Queued]:
-    return [Queued(row.id, row.run_id) for row in work.add(connection, MODEL_RUN, payloads)]
+    return [Queued(row.id, row.run_id) for row in rows.add(connection, MODEL_RUN, payloads)]

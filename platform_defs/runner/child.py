@@ -19,12 +19,12 @@ from dagster._utils.hosted_user_process import recon_job_from_origin
 from dagster._utils.interrupts import capture_interrupts
 
 from platform_defs.dagster_instance import LOCATION, MODULE
-from platform_defs.runner import work
-from platform_defs.runner.kinds import WORK_TAG, drive
-from platform_defs.runner.process import ProcessId
-from platform_defs.runner.work import Status
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
+from platform_defs.work import rows
+from platform_defs.work.jobs import WORK_TAG, drive
+from platform_defs.work.processes import ProcessId
+from platform_defs.work.rows import Status
 
 # what opening an instance and executing a run would otherwise import in every child
 PRELOADED = (
@@ -58,12 +58,12 @@ def main(order: dict[str, Any]) -> int:
     random.seed()
     settings = Settings.load()
     engine = open_engine(settings.database_url, pool_size=2)
-    if not work.mark_started(engine, order["owner"], order["id"], ProcessId.current()):
+    if not rows.mark_started(engine, order["owner"], order["id"], ProcessId.current()):
         return 0  # the lease was lost between claim and fork: whoever has the row now will start it
     with DagsterInstance.get() as instance, capture_interrupts():
         run = _recorded_run(instance, settings, order)
         if run.is_finished:  # somebody ended it while it waited for a slot
-            work.finish(engine, order["id"], _FINAL.get(run.status, Status.FAILED))
+            rows.finish(engine, order["id"], _FINAL.get(run.status, Status.FAILED))
             return 0
         instance.add_run_tags(run.run_id, {RUNNER_TAG: order["owner"], PID_TAG: str(os.getpid())})
         if order["notice"]:
@@ -73,7 +73,7 @@ def main(order: dict[str, Any]) -> int:
         if closed is not None and not closed.is_finished:
             return UNCLOSED
         status = _FINAL.get(closed.status, Status.FAILED) if closed else Status.FAILED
-    work.finish(engine, order["id"], status, result=found, error=error if status is Status.FAILED else None)
+    rows.finish(engine, order["id"], status, result=found, error=error if status is Status.FAILED else None)
     engine.dispose()
     Path(order["log"]).unlink(missing_ok=True)
     return 0

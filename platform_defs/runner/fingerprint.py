@@ -5,16 +5,14 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Engine
 
-from platform_defs.runner.zygote import ROOT
+from platform_defs.runner.fork_server_process import ROOT
 from platform_defs.store.engine import read
-from platform_defs.store.upsert import upsert
-from platform_defs.store.work import definition_versions
+from platform_defs.work.definition_versions import rows_of
 
 PACKAGES = ("platform_defs", "assets", "sensors", "resources")
 
@@ -38,33 +36,6 @@ def fingerprint(engine: Engine) -> Fingerprint:
         for path, stat in sorted(_sources(ROOT / package)):
             code.update(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}\n".encode())
     return Fingerprint(code.hexdigest(), read(engine, rows_of))
-
-
-def rows_of(connection: Connection) -> str:
-    """The part of the fingerprint that publishing changes."""
-    digest = hashlib.sha256()
-    query = select(definition_versions.c.name, definition_versions.c.version).order_by(definition_versions.c.name)
-    for name, version in connection.execute(query):
-        digest.update(f"{name}\0{version}\n".encode())
-    return digest.hexdigest()
-
-
-def rows_changed_at(engine: Engine) -> datetime | None:
-    """When a row from which definitions are built changed last."""
-    newest = select(func.max(definition_versions.c.updated_at))
-    found: datetime | None = read(engine, lambda connection: connection.execute(newest).scalar_one())
-    return found
-
-
-def bump(connection: Connection, name: str) -> None:
-    """To be called in the transaction that changes rows from which definitions are built."""
-    upsert(
-        connection,
-        definition_versions,
-        [{"name": name, "version": 1}],
-        key=["name"],
-        update=lambda incoming: {"version": definition_versions.c.version + incoming.version},
-    )
 
 
 def _sources(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

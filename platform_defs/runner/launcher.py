@@ -11,12 +11,12 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from sqlalchemy import Engine
 
-from platform_defs.runner import registry, work
 from platform_defs.runner.closing import close
-from platform_defs.runner.wake import wake
-from platform_defs.runner.work import DAGSTER_RUN, Status
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
+from platform_defs.work import rows, runners
+from platform_defs.work.rows import DAGSTER_RUN, Status
+from platform_defs.work.wake import wake
 
 
 @cache
@@ -57,13 +57,13 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
     def launch_run(self, context: LaunchRunContext) -> None:
         run = context.dagster_run
         home = Settings.load().home
-        if not wake(home) and not registry.alive(self._engine):
+        if not wake(home) and not runners.alive(self._engine):
             self._instance.report_engine_event(
                 "No runner is alive: this run starts cold, in a process of the code server.", run, cls=type(self)
             )
             self._cold.launch_run(context)
             return
-        work.enqueue(self._engine, DAGSTER_RUN, {}, key=f"run:{run.run_id}", run_id=run.run_id)
+        rows.enqueue(self._engine, DAGSTER_RUN, {}, key=f"run:{run.run_id}", run_id=run.run_id)
         wake(home)
 
     def terminate(self, run_id: str) -> bool:
@@ -72,12 +72,12 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             return False
         if GRPC_INFO_TAG in run.tags:
             return bool(self._cold.terminate(run_id))  # type: ignore[no-untyped-call]
-        row = work.by_run(self._engine, run_id)
+        row = rows.by_run(self._engine, run_id)
         if row is None or row.status.is_final:
             return False
         # first: a process that is told to end before its run is canceling would report a failure
         self._instance.report_run_canceling(run)
-        row = work.request_cancel(self._engine, run_id)
+        row = rows.request_cancel(self._engine, run_id)
         if row is None:
             return False
         if row.status is Status.QUEUED:
@@ -94,7 +94,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         if GRPC_INFO_TAG in run.tags:
             # a cold run's process belongs to the code server, which reports its end itself
             return CheckRunHealthResult(WorkerStatus.RUNNING, "cold run of the code server")
-        row = work.by_run(self._engine, run.run_id)
+        row = rows.by_run(self._engine, run.run_id)
         if row is None:
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "the runner has no row of work for this run")
         worker = None if row.process is None else str(row.process.pid)
@@ -106,14 +106,14 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             return CheckRunHealthResult(WorkerStatus.FAILED, row.error or row.status.lower(), run_worker_id=worker)
         if row.process is None:
             return CheckRunHealthResult(WorkerStatus.RUNNING, "is about to start, or waits again if its runner is gone")
-        if row.id in {item.id for item in work.lost(self._engine)} and not row.is_seen_at_work:
+        if row.id in {item.id for item in rows.lost(self._engine)} and not row.is_seen_at_work:
             return CheckRunHealthResult(
                 WorkerStatus.FAILED, f"the lease of runner {row.lease_owner} ran out", run_worker_id=worker
             )
         return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=worker)
 
     def get_run_worker_debug_info(self, run: DagsterRun, include_container_logs: bool | None = True) -> str | None:
-        row = work.by_run(self._engine, run.run_id)
+        row = rows.by_run(self._engine, run.run_id)
         if row is None:
             return None
         return f"row of work {row.id}: {row.status}, runner {row.lease_owner or 'none yet'}" + (

@@ -14,8 +14,8 @@ from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from platform_defs.store.driver import keep_statements_as_written
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
+from platform_defs.store.mysql_driver import keep_statements_as_written
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from platform_defs.errors import StoreError
 from platform_defs.store.engine import open_engine, read
 from platform_defs.store.errors import SchemaAhead, SchemaBehind
-from platform_defs.store.exclusive import alone_on
+from platform_defs.store.migration_lock import alone_on
 from platform_defs.store.types import is_mysql
 
 FOLDER = Path(__file__).parent / "migrations"

@@ -10,9 +10,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.errors import PlatformError
-from platform_defs.runner import registry
 from platform_defs.store.engine import open_engine
 from platform_defs.supervisor.child import Broken, NotReady
+from platform_defs.work import runners
 
 TIMEOUT_S = 3.0
 UNREACHABLE = "DagsterUserCodeUnreachableError"
@@ -90,14 +90,14 @@ def runner_loaded(database: URL) -> Callable[[float], None]:
     def probe(started_at: float) -> None:
         engine = open_engine(database, pool_size=1)
         try:
-            runners = [r for r in registry.alive(engine) if r.started_at.timestamp() >= started_at]
+            alive = [r for r in runners.alive(engine) if r.started_at.timestamp() >= started_at]
         except (PlatformError, SQLAlchemyError) as error:
             raise NotReady(str(error).splitlines()[0]) from None
         finally:
             engine.dispose()
-        if any(runner.definitions for runner in runners):
+        if any(runner.definitions for runner in alive):
             return
-        if errors := [runner.load_error for runner in runners if runner.load_error]:
+        if errors := [runner.load_error for runner in alive if runner.load_error]:
             raise Broken(f"the runner cannot load the definitions: {errors[0]}")
         raise NotReady("no runner has loaded the definitions yet")
 

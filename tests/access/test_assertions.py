@@ -20,7 +20,7 @@ from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.errors import SettingsError
 from platform_defs.settings import Settings
-from platform_defs.store.access import used_assertions
+from platform_defs.store.tables.access import used_assertions
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
 
 PATH = "/api/openlineage"

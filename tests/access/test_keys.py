@@ -10,7 +10,7 @@ from platform_defs.access.errors import KeyRefused, KeyRequestError
 from platform_defs.access.keys import issue_key, list_keys, revoke_key, verify_key
 from platform_defs.access.principal import ALL_SCOPES, Principal, SourceType
 from platform_defs.access.tenants import Tenant, add_tenant
-from platform_defs.store.access import api_keys
+from platform_defs.store.tables.access import api_keys
 
 
 def test_a_key_stands_for_its_name_scopes_source_type_and_tenant(engine: Engine) -> None:

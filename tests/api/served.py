@@ -18,8 +18,8 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from platform_defs.api.app import close, create_app
-from platform_defs.api.drain import Drain
-from platform_defs.api.server import DrainingServer, bind, url_of
+from platform_defs.api.http.drain import Drain
+from platform_defs.api.http.server import DrainingServer, bind, url_of
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
 

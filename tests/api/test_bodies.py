@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from platform_defs.api.bodies import MAX_DEPTH
+from platform_defs.api.http.bodies import MAX_DEPTH
 from tests.api.served import Api
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

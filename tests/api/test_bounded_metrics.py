@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from platform_defs.api.bounded_metrics import BoundedCollector
+from platform_defs.api.observe.bounded_metrics import BoundedCollector
 from tests.waiting import until
 
 

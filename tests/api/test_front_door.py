@@ -13,7 +13,7 @@ from platform_defs.access import authenticator
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.access.keys import StoredKey, issue_key, revoke_key
 from platform_defs.access.tenants import DEMO_TENANT
-from platform_defs.api import auth
+from platform_defs.api.http import auth
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
 from tests.api.served import Api, served
 

@@ -5,8 +5,8 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from platform_defs.api.bodies import parse_json
-from platform_defs.api.errors import ApiError
+from platform_defs.api.http.bodies import parse_json
+from platform_defs.api.http.errors import ApiError
 
 
 @given(body=st.binary(max_size=64) | st.text(max_size=64).map(str.encode))

@@ -20,23 +20,25 @@ from sqlalchemy import Engine, select, update
 from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
-from platform_defs.api.lineage_service import MAX_LETTERS
+from platform_defs.api.lineage.service import MAX_LETTERS
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphUnavailable, InvalidGraphValue
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
 from platform_defs.graph.open import open_graph
-from platform_defs.lineage import commit, dead_letters, marks, raw
-from platform_defs.lineage.apply import Outcome, Stamped, apply_events
+from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.events import parse_event
-from platform_defs.lineage.extract import facts_of
-from platform_defs.lineage.recovery import recover
-from platform_defs.lineage.sink import QUEUE_FULL, STORE_DOWN, TOO_LATE
+from platform_defs.lineage.extract.facts_of import facts_of
+from platform_defs.lineage.intake import dead_letters
+from platform_defs.lineage.sink import commit, raw_events
+from platform_defs.lineage.sink.apply import Outcome, Stamped, apply_events
+from platform_defs.lineage.sink.sink import QUEUE_FULL, STORE_DOWN, TOO_LATE
+from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.lineage.version import version_of
 from platform_defs.settings import Settings
 from platform_defs.store.errors import StoreUnavailable
-from platform_defs.store.lineage import lineage_dead_letter, lineage_events, lineage_sql, lineage_sql_run
 from platform_defs.store.tables import metadata
+from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events, lineage_sql, lineage_sql_run
 from tests.api.served import Api, served
 from tests.conftest import needs
 from tests.lineage_events import create_table, run_event
@@ -531,7 +533,7 @@ def test_an_event_that_the_graph_cannot_place_makes_it_rebuilt_before_the_answer
     assert client.post(run_event()).status_code == 201
     failing(lambda merge, *arguments: Outcome(True, 0))
     assert client.post(run_event(job="late", sql=None)).status_code == 201
-    assert marks.pending(client.engine) == []
+    assert rebuild_requests.pending(client.engine) == []
     assert any('"late"' in line for line in client.graph())
     until("the graph to have all", lambda: all(row.graph_applied_at for row in client.rows()))
 
@@ -542,7 +544,7 @@ def test_the_database_away_is_503(backend: Backend, monkeypatch: pytest.MonkeyPa
 
     with backend.api() as client:
         client.post(run_event())
-        monkeypatch.setattr(raw, "known", away)
+        monkeypatch.setattr(raw_events, "known", away)
         answer = client.post(run_event())
         assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
         assert len(client.rows()) == 1

@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy.engine import URL
 
 from platform_defs.access.keys import issue_key
-from platform_defs.api.auth import is_loopback
+from platform_defs.api.http.auth import is_loopback
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey

@@ -9,11 +9,11 @@ from sqlalchemy import Engine, select, update
 
 from platform_defs.access.keys import issue_key
 from platform_defs.access.tenants import Tenant, add_tenant
-from platform_defs.api.webhooks import BASE
+from platform_defs.api.arrivals.webhooks import BASE
 from platform_defs.store.tables import metadata
-from platform_defs.store.webhooks import metrics_webhook_delivery
+from platform_defs.store.tables.webhooks import metrics_webhook_delivery
 from tests.api.served import Api, served
-from tests.arrivals.webhooks.receiver import notify, with_kpis
+from tests.webhooks.receiver import notify, with_kpis
 
 # refuses every connection at once, and is the only address inside that is allowed
 URL = "http://127.0.0.9:9/a"

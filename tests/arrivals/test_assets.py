@@ -21,16 +21,16 @@ from sqlalchemy import text, update
 from assets import models
 from assets.arrivals import arrival_report, model_run
 from assets.models import op_name, partition_of
-from platform_defs.arrivals import tasks
+from platform_defs.arrivals import task_log
 from platform_defs.arrivals.intake import Arrival, arrive
 from platform_defs.errors import PlatformError
 from platform_defs.runner.arrivals import queue
-from platform_defs.runner.kinds import WORK_TAG, drive
-from platform_defs.store.arrivals import metrics_model
 from platform_defs.store.engine import transact
+from platform_defs.store.tables.arrivals import metrics_model
+from platform_defs.work.jobs import WORK_TAG, drive
 from resources import definitions as resources
 from tests.arrivals.conftest import Home
-from tests.arrivals.world import add_model, task_log, work_of, write_arrival
+from tests.arrivals.world import add_model, logged_tasks, work_of, write_arrival
 
 # Dagster's own doing where one resource needs another
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")
@@ -133,10 +133,10 @@ def _is_open(number: str) -> bool:
 def test_a_triggered_model_is_a_run_with_its_counts_in_the_models_partition(home: Home) -> None:
     add_model(home.engine, "M-1", ["A"])
     arrive(home.engine, Arrival("A", OP), queue)
-    [task] = task_log(home.engine, "M-1", OP)
+    [task] = logged_tasks(home.engine, "M-1", OP)
     result = execute(home, task)
     assert result.success
-    [ended] = task_log(home.engine, "M-1", OP)
+    [ended] = logged_tasks(home.engine, "M-1", OP)
     assert (ended.status, ended.trigger_code, ended.run_id) == ("SUCCESS", "ARRIVAL", result.run_id)
     assert ended.reported_at is not None
     [event] = result.get_asset_materialization_events() or [
@@ -156,9 +156,9 @@ def test_a_model_that_fails_fails_its_run_with_the_databases_message(home: Home)
     sql = "SELECT ${dimGroup}, ${kpis} FROM absent WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
     add_model(home.engine, "M", ["A"], sql=sql)
     arrive(home.engine, Arrival("A", OP), queue)
-    [task] = task_log(home.engine, "M", OP)
+    [task] = logged_tasks(home.engine, "M", OP)
     result = execute(home, task)
-    [ended] = task_log(home.engine, "M", OP)
+    [ended] = logged_tasks(home.engine, "M", OP)
     assert not result.success
     assert (ended.status, ended.message) == ("FAILED", "no such table: absent")
     assert failure(result) == "no such table: absent"
@@ -170,7 +170,7 @@ def test_a_failed_run_that_is_re_executed_in_the_ui_is_the_operators_launch(home
     sql = "SELECT ${dimGroup}, ${kpis} FROM later WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
     add_model(home.engine, "M", ["A"], sql=sql)
     arrive(home.engine, Arrival("A", OP), queue)
-    failed = execute(home, task_log(home.engine, "M", OP)[0])
+    failed = execute(home, logged_tasks(home.engine, "M", OP)[0])
     with home.engine.begin() as connection:
         connection.execute(text("CREATE TABLE later AS SELECT * FROM orders"))
     parent = failed.dagster_run
@@ -184,7 +184,7 @@ def test_a_failed_run_that_is_re_executed_in_the_ui_is_the_operators_launch(home
     ) as result:
         assert result.success
         again = result.run_id
-    ended = [(task.status, task.trigger_code, task.run_id) for task in task_log(home.engine, "M", OP)]
+    ended = [(task.status, task.trigger_code, task.run_id) for task in logged_tasks(home.engine, "M", OP)]
     assert ended == [("FAILED", "ARRIVAL", failed.run_id), ("SUCCESS", "OPERATOR", again)]
     assert home.instance.get_materialized_partitions(AssetKey(["models", "M"])) == {OP}
 
@@ -199,7 +199,7 @@ def test_a_launch_from_the_launchpad_is_the_operators_and_only_for_a_batch_as_ar
         run_config=drive("model_run", {"model_id": "M", "op_time": op_time}).run_config,
         raise_on_error=False,
     )
-    tasks_made = [(task.status, task.trigger_code) for task in task_log(home.engine, "M", op_time)]
+    tasks_made = [(task.status, task.trigger_code) for task in logged_tasks(home.engine, "M", op_time)]
     if op_time == "2025":
         assert tasks_made == [("SUCCESS", "OPERATOR")]
     else:
@@ -213,7 +213,7 @@ def test_a_launch_in_the_ui_executes_whether_or_not_all_tables_arrived_and_says_
     write_arrival(home.engine, "A", OP)
     result = launch(home, "M.1")
     assert result.success
-    [task] = task_log(home.engine, "M.1", OP)
+    [task] = logged_tasks(home.engine, "M.1", OP)
     assert (task.status, task.trigger_code, task.missing_tables) == ("SUCCESS", "OPERATOR", ["B"])
     [event] = result.get_asset_materialization_events()
     assert (event.partition, event.materialization.metadata["missing tables"].value) == (OP, "B")
@@ -222,9 +222,9 @@ def test_a_launch_in_the_ui_executes_whether_or_not_all_tables_arrived_and_says_
 
 def test_a_launch_beside_a_running_execution_fails_with_the_seeds_words(home: Home) -> None:
     add_model(home.engine, "M", ["A"])
-    tasks.begin_by_operator(home.engine, "M", OP, "0" * 36, datetime.now(UTC))
+    task_log.begin_by_operator(home.engine, "M", OP, "0" * 36, datetime.now(UTC))
     assert failure(launch(home, "M")) == "任务正在执行中"
-    assert [task.status for task in task_log(home.engine, "M", OP)] == ["RUNNING"]
+    assert [task.status for task in logged_tasks(home.engine, "M", OP)] == ["RUNNING"]
 
 
 def test_arrivals_become_materialisations_of_the_tables_partition_once(home: Home) -> None:

@@ -8,19 +8,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, event, func, insert, literal, select, text, update
 
-from platform_defs.arrivals import recovery, tasks
+from platform_defs.arrivals import recovery, task_log
 from platform_defs.arrivals.errors import AlreadyRunning, ModelFailed
 from platform_defs.arrivals.intake import Arrival, Outcome, arrive
-from platform_defs.arrivals.met import batch_name, dashed_name, rendered_name
-from platform_defs.arrivals.optime import batch_of, rendered, spellings
-from platform_defs.arrivals.state import dependents
-from platform_defs.arrivals.tasks import Begun, TakenOver, TaskStatus, Trigger
-from platform_defs.runner import work
+from platform_defs.arrivals.matching import batch_name, dashed_name, rendered_name
+from platform_defs.arrivals.op_time import batch_of, rendered, spellings
+from platform_defs.arrivals.standings import dependents
+from platform_defs.arrivals.task_log import Begun, TakenOver, TaskStatus, Trigger
 from platform_defs.runner.arrivals import queue
-from platform_defs.store.arrivals import metrics_etl_log, metrics_model_running
 from platform_defs.store.engine import read, transact
-from platform_defs.store.work import work as work_table
-from tests.arrivals.world import add_model, add_models, silent, task_log, work_of, write_arrival
+from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_running
+from platform_defs.store.tables.work import work as work_table
+from platform_defs.work import rows
+from tests.arrivals.world import add_model, add_models, logged_tasks, silent, work_of, write_arrival
 
 OP = "20251219"
 DASHED = "2025-12-19"
@@ -32,16 +32,16 @@ def report(engine: Engine, table: str, op_time: str = OP) -> Outcome:
 
 
 def begin(engine: Engine, model_id: str = "M", op_time: str = OP) -> Begun:
-    task = task_log(engine, model_id, op_time)[-1]
-    return tasks.begin(engine, (model_id, op_time), task.work_id, task.run_id, datetime.now(UTC))
+    task = logged_tasks(engine, model_id, op_time)[-1]
+    return task_log.begin(engine, (model_id, op_time), task.work_id, task.run_id, datetime.now(UTC))
 
 
 def succeed(engine: Engine, begun: Begun) -> int | None:
-    return tasks.finish(engine, begun, TaskStatus.SUCCESS, queue, silent, compute_count=2, storage_count=3)
+    return task_log.finish(engine, begun, TaskStatus.SUCCESS, queue, silent, compute_count=2, storage_count=3)
 
 
 def statuses(engine: Engine, model_id: str = "M") -> list[tuple[str, str]]:
-    return [(task.status, task.trigger_code) for task in task_log(engine, model_id, OP)]
+    return [(task.status, task.trigger_code) for task in logged_tasks(engine, model_id, OP)]
 
 
 def sweep(engine: Engine) -> dict[tuple[str, str], int]:
@@ -89,13 +89,13 @@ def test_two_tables_that_arrive_in_the_same_moment_begin_their_model(engine: Eng
     with ThreadPoolExecutor(2) as pool:
         for op_time in batches:
             list(pool.map(lambda table, op_time=op_time: report(engine, table, op_time), "AB"))
-    assert [len(task_log(engine, "M", op_time)) for op_time in batches] == [1] * len(batches)
+    assert [len(logged_tasks(engine, "M", op_time)) for op_time in batches] == [1] * len(batches)
 
 
 def test_what_an_arrival_begins_is_there_with_its_row_of_work(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
     (task_id,) = report(engine, "A").begun.values()
-    (task,) = task_log(engine, "M", OP)
+    (task,) = logged_tasks(engine, "M", OP)
     assert (task.id, task.status, task.trigger_code) == (task_id, "RUNNING", "ARRIVAL")
     row = work_of(engine, task)
     assert (row.kind, row.status, row.payload) == ("model_run", "QUEUED", {"model_id": "M", "op_time": OP})
@@ -124,9 +124,9 @@ def test_an_arrival_during_the_run_makes_the_model_run_again_once(engine: Engine
 def test_a_failed_run_is_made_again_by_the_next_arrival_and_not_before(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
     report(engine, "A")
-    assert tasks.finish(engine, begin(engine), TaskStatus.FAILED, queue, silent, message="x" * 3000) is None
+    assert task_log.finish(engine, begin(engine), TaskStatus.FAILED, queue, silent, message="x" * 3000) is None
     assert sweep(engine) == {}
-    (task,) = task_log(engine, "M", OP)
+    (task,) = logged_tasks(engine, "M", OP)
     assert (task.status, len(task.message)) == ("FAILED", 2000)
     assert report(engine, "A").begun
 
@@ -135,17 +135,17 @@ def test_the_versions_that_a_run_read_are_in_the_task_log(engine: Engine) -> Non
     add_model(engine, "M", ["A"])
     report(engine, "A")
     begin(engine)
-    (task,) = task_log(engine, "M", OP)
+    (task,) = logged_tasks(engine, "M", OP)
     assert task.versions == {"A": _arrivals(engine)["A", OP].isoformat()}
 
 
 def test_an_operator_runs_it_without_all_tables_but_never_beside_a_running_one(engine: Engine) -> None:
     add_model(engine, "M", ["A", "B"])
     report(engine, "A")
-    begun = tasks.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
+    begun = task_log.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
     with pytest.raises(AlreadyRunning, match="任务正在执行中"):
-        tasks.begin_by_operator(engine, "M", OP, "run-2", datetime.now(UTC))
-    (task,) = task_log(engine, "M", OP)
+        task_log.begin_by_operator(engine, "M", OP, "run-2", datetime.now(UTC))
+    (task,) = logged_tasks(engine, "M", OP)
     assert (task.trigger_code, task.missing_tables, task.run_id) == ("OPERATOR", ["B"], "run-1")
     # the table that was missing arrives while it runs
     assert report(engine, "B").busy == ["M"]
@@ -208,7 +208,7 @@ def test_a_batch_that_arrived_half_with_dashes_is_swept_once_and_every_change_of
     assert [trigger for _, trigger in statuses(engine)] == ["SENSOR", "AGAIN", "SENSOR", "SENSOR"]
     assert set(_arrivals(engine)) == {("A", OP), ("A", DASHED), (f"B_{OP}", DASHED)}
     versions = {table if op == OP else f"{table} {op}": at.isoformat() for (table, op), at in _arrivals(engine).items()}
-    assert task_log(engine, "M", OP)[-1].versions == versions
+    assert logged_tasks(engine, "M", OP)[-1].versions == versions
 
 
 @pytest.mark.parametrize("written", ["2025-Q4", "2025-12-19 08", "2025-1219", "2025--12", "-2025-12"])
@@ -237,7 +237,7 @@ def test_a_run_whose_process_died_is_closed_and_made_again_at_most_twice(engine:
         _die(engine, "process 7 was killed")
         recovery.settle(engine, queue, datetime.now(UTC))
     assert statuses(engine) == [("FAILED", "ARRIVAL"), ("FAILED", "RECOVERY"), ("FAILED", "RECOVERY")]
-    assert {task.message for task in task_log(engine, "M", OP)} == {"process 7 was killed"}
+    assert {task.message for task in logged_tasks(engine, "M", OP)} == {"process 7 was killed"}
     assert sweep(engine) == {}
     assert report(engine, "A").begun
 
@@ -247,7 +247,9 @@ def test_restarts_of_the_platform_do_not_count_against_a_model(engine: Engine) -
     report(engine, "A")
     for _ in range(5):
         begin(engine)
-        work.finish(engine, task_log(engine, "M", OP)[-1].work_id, work.Status.CANCELED, error="the runner was stopped")
+        rows.finish(
+            engine, logged_tasks(engine, "M", OP)[-1].work_id, rows.Status.CANCELED, error="the runner was stopped"
+        )
         assert recovery.settle(engine, queue, datetime.now(UTC)).begun
     assert succeed(engine, begin(engine)) is None
     assert statuses(engine)[-1] == ("SUCCESS", "RECOVERY")
@@ -258,7 +260,7 @@ def test_a_second_run_of_the_same_row_is_refused(engine: Engine) -> None:
     report(engine, "A")
     first = begin(engine)
     with pytest.raises(AlreadyRunning):
-        tasks.begin(engine, ("M", OP), task_log(engine, "M", OP)[0].work_id, "another-run", datetime.now(UTC))
+        task_log.begin(engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "another-run", datetime.now(UTC))
     assert succeed(engine, first) is None
 
 
@@ -268,12 +270,12 @@ def test_whoever_waits_for_a_run_that_died_hears_of_the_one_that_makes_it_again(
     begin(engine)
     _die(engine, "killed")
     begun = recovery.settle(engine, queue, datetime.now(UTC)).begun
-    failed = tasks.ended(engine, [task_id])
-    assert tasks.successors(engine, list(failed.values())) == {task_id: begun["M", OP]}
-    tasks.finish(engine, begin(engine), TaskStatus.FAILED, queue, silent, message="its own fault")
+    failed = task_log.ended(engine, [task_id])
+    assert task_log.successors(engine, list(failed.values())) == {task_id: begun["M", OP]}
+    task_log.finish(engine, begin(engine), TaskStatus.FAILED, queue, silent, message="its own fault")
     report(engine, "A")
-    failed = tasks.ended(engine, [begun["M", OP]])
-    assert tasks.successors(engine, list(failed.values())) == {}
+    failed = task_log.ended(engine, [begun["M", OP]])
+    assert task_log.successors(engine, list(failed.values())) == {}
 
 
 def test_thousands_of_batches_of_one_model_are_begun_at_once(engine: Engine) -> None:
@@ -322,9 +324,9 @@ def test_a_run_that_an_operator_canceled_is_not_made_again(engine: Engine) -> No
     add_model(engine, "M", ["A"])
     report(engine, "A")
     begin(engine)
-    (task,) = task_log(engine, "M", OP)
-    work.request_cancel(engine, task.run_id)
-    work.finish(engine, task.work_id, work.Status.CANCELED, error="canceled")
+    (task,) = logged_tasks(engine, "M", OP)
+    rows.request_cancel(engine, task.run_id)
+    rows.finish(engine, task.work_id, rows.Status.CANCELED, error="canceled")
     assert recovery.settle(engine, queue, datetime.now(UTC)).begun == {}
     assert sweep(engine) == {}
 
@@ -335,17 +337,17 @@ def test_one_that_was_taken_for_dead_cannot_close_what_came_after_it(engine: Eng
     zombie = begin(engine)
     _die(engine, "its lease ran out")
     recovery.settle(engine, queue, datetime.now(UTC))
-    for write in (lambda: succeed(engine, zombie), lambda: transact(engine, lambda c: tasks.fence(c, zombie))):
+    for write in (lambda: succeed(engine, zombie), lambda: transact(engine, lambda c: task_log.fence(c, zombie))):
         with pytest.raises(TakenOver):
             write()
     assert statuses(engine) == [("FAILED", "ARRIVAL"), ("RUNNING", "RECOVERY")]
     with pytest.raises(ModelFailed, match="closed meanwhile"):
-        tasks.begin(engine, ("M", OP), task_log(engine, "M", OP)[0].work_id, "r", datetime.now(UTC))
+        task_log.begin(engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "r", datetime.now(UTC))
 
 
 def test_runs_without_a_row_of_work_are_left_to_whoever_knows_them(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
-    report_only = tasks.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
+    report_only = task_log.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
     unknown = read(engine, recovery.without_work)
     assert unknown["run-1"].task_id == report_only.task_id
     assert recovery.settle(engine, queue, datetime.now(UTC)).closed == []
@@ -360,10 +362,10 @@ def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine:
 
     def drive() -> None:
         while not done.is_set() or _running(engine):
-            for row in work.claim(engine, "driver", 1):
-                begun = tasks.begin(engine, ("M", OP), row.id, row.run_id, datetime.now(UTC))
+            for row in rows.claim(engine, "driver", 1):
+                begun = task_log.begin(engine, ("M", OP), row.id, row.run_id, datetime.now(UTC))
                 succeed(engine, begun)
-                work.finish(engine, row.id, work.Status.SUCCEEDED)
+                rows.finish(engine, row.id, rows.Status.SUCCEEDED)
 
     driver = threading.Thread(target=drive)
     driver.start()
@@ -373,7 +375,7 @@ def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine:
     finally:
         done.set()
         driver.join(timeout=60)
-    log = task_log(engine, "M", OP)
+    log = logged_tasks(engine, "M", OP)
     assert {task.status for task in log} == {"SUCCESS"}
     assert log[-1].versions == {table: at.isoformat() for (table, _), at in _arrivals(engine).items()}
     assert sum(len(outcome.begun) for outcome in outcomes) + sum(
@@ -430,6 +432,6 @@ def _running(engine: Engine) -> int:
 
 
 def _die(engine: Engine, reason: str) -> None:
-    last = task_log(engine, "M", OP)[-1]
+    last = logged_tasks(engine, "M", OP)[-1]
     values = {"status": "FAILED", "error": reason}
     transact(engine, lambda c: c.execute(update(work_table).where(work_table.c.id == last.work_id).values(values)))

@@ -7,13 +7,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import Engine, event, text, update
 
-from platform_defs.api.arrivals_metrics import ArrivalsCollector
+from platform_defs.api.arrivals.metrics import ArrivalsCollector
 from platform_defs.arrivals import lateness
 from platform_defs.arrivals.lateness import Due, Late, Watched, batch_day, expected, last_due
-from platform_defs.arrivals.turns import Turns
+from platform_defs.arrivals.lateness_rotation import Turns
 from platform_defs.settings import Settings
-from platform_defs.store.arrivals import metrics_model
 from platform_defs.store.engine import read, transact
+from platform_defs.store.tables.arrivals import metrics_model
 from tests.arrivals.world import add_model, add_models, write_arrival
 
 BERLIN, SHANGHAI = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Shanghai")

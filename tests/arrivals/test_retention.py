@@ -11,15 +11,15 @@ from sqlalchemy import Engine, Table, event, func, insert, select
 from platform_defs.arrivals import retention
 from platform_defs.arrivals.retention import Forgotten, forget
 from platform_defs.definitions import defs
-from platform_defs.store.arrivals import (
+from platform_defs.store.tables.arrivals import (
     metrics_etl_log,
     metrics_kpi_value,
     metrics_model_input,
     metrics_model_running,
     metrics_task_log,
 )
-from platform_defs.store.webhooks import metrics_webhook_attempt, metrics_webhook_delivery
-from platform_defs.store.work import work
+from platform_defs.store.tables.webhooks import metrics_webhook_attempt, metrics_webhook_delivery
+from platform_defs.store.tables.work import work
 from tests.arrivals.conftest import Home
 
 NOW = datetime(2026, 3, 31, 3, 11, tzinfo=UTC)

@@ -21,25 +21,25 @@ from sqlalchemy import insert, select, text, update
 
 from assets import models
 from assets.arrivals import model_run
-from platform_defs.arrivals import tasks
+from platform_defs.arrivals import task_log
+from platform_defs.arrivals.execution import House, run_triggered
 from platform_defs.arrivals.intake import Arrival, arrive
-from platform_defs.arrivals.run import House, run_triggered
-from platform_defs.arrivals.sources import Sources
 from platform_defs.errors import PlatformError
-from platform_defs.runner import wake
 from platform_defs.runner.arrivals import queue
-from platform_defs.runner.fingerprint import bump, rows_of
-from platform_defs.runner.kinds import WORK_TAG
-from platform_defs.runner.reload import CodeServer
+from platform_defs.runner.code_server import CodeServer
 from platform_defs.settings import Settings
-from platform_defs.store.arrivals import metrics_model, metrics_task_log
+from platform_defs.sources import Sources
 from platform_defs.store.engine import read, transact
-from platform_defs.store.webhooks import metrics_webhook_delivery
-from platform_defs.store.work import work as work_table
+from platform_defs.store.tables.arrivals import metrics_model, metrics_task_log
+from platform_defs.store.tables.webhooks import metrics_webhook_delivery
+from platform_defs.store.tables.work import work as work_table
+from platform_defs.work import wake
+from platform_defs.work.definition_versions import bump, rows_of
+from platform_defs.work.jobs import WORK_TAG
 from sensors.arrivals import _reload_if_behind, arrivals
 from sensors.work import work_recovery
 from tests.arrivals.conftest import Home
-from tests.arrivals.world import add_model, silent, task_log, write_arrival
+from tests.arrivals.world import add_model, logged_tasks, silent, write_arrival
 from tests.waiting import until
 
 # Dagster's own doing where one resource needs another
@@ -62,7 +62,7 @@ def evaluations(home: Home) -> list[AssetCheckEvaluation]:
 
 
 def statuses(home: Home) -> list[tuple[str, str]]:
-    return [(task.status, task.trigger_code) for task in task_log(home.engine, "M", OP)]
+    return [(task.status, task.trigger_code) for task in logged_tasks(home.engine, "M", OP)]
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_what_came_half_by_request_and_half_with_dashes_is_one_partition_and_one
     arrive(home.engine, Arrival("A", OP), queue)
     write_arrival(home.engine, "B", "2025-12-19")
     tick(home)
-    [task] = task_log(home.engine, "M", OP)
+    [task] = logged_tasks(home.engine, "M", OP)
     house = House(home.engine, Sources(home.engine, {}), timeout_s=60, queue=queue, notify=silent)
     assert run_triggered(house, "M", OP, task.work_id, str(uuid.uuid4())).counts.computed == 2
     tick(home)
@@ -117,7 +117,7 @@ def _launched(home: Home, status: DagsterRunStatus | None) -> None:
     add_model(home.engine, "M", ["A"])
     write_arrival(home.engine, "A", OP)
     run_id = str(uuid.uuid4()) if status is None else create_run_for_test(home.instance, status=status).run_id
-    tasks.begin_by_operator(home.engine, "M", OP, run_id, datetime.now(UTC))
+    task_log.begin_by_operator(home.engine, "M", OP, run_id, datetime.now(UTC))
 
 
 def test_a_launch_whose_run_failed_without_a_word_is_closed_and_made_again(
@@ -126,7 +126,7 @@ def test_a_launch_whose_run_failed_without_a_word_is_closed_and_made_again(
     _launched(home, DagsterRunStatus.FAILURE)
     tick(home)
     assert statuses(home) == [("FAILED", "OPERATOR"), ("RUNNING", "RECOVERY")]
-    assert task_log(home.engine, "M", OP)[0].message == "its run is FAILURE"
+    assert logged_tasks(home.engine, "M", OP)[0].message == "its run is FAILURE"
     assert woken()
 
 
@@ -219,13 +219,16 @@ def test_without_a_runner_the_row_of_a_model_becomes_a_run_of_dagsters_own_launc
     with build_sensor_context(instance=home.instance) as context:
         [request] = work_recovery(context)
     assert isinstance(request, RunRequest)
-    assert (request.job_name, request.tags[WORK_TAG]) == ("model_run", str(task_log(home.engine, "M", OP)[0].work_id))
+    assert (request.job_name, request.tags[WORK_TAG]) == (
+        "model_run",
+        str(logged_tasks(home.engine, "M", OP)[0].work_id),
+    )
     assert request.job_name in {job.name for job in work_recovery.jobs}
     result = model_run.execute_in_process(
         instance=home.instance, run_config=request.run_config, tags=dict(request.tags), raise_on_error=False
     )
     assert result.success
-    [task] = task_log(home.engine, "M", OP)
+    [task] = logged_tasks(home.engine, "M", OP)
     assert (task.status, task.run_id) == ("SUCCESS", result.run_id)
 
 
@@ -256,7 +259,7 @@ def test_a_run_that_died_between_its_task_and_its_event_leaves_no_gap_in_the_mod
     add_model(home.engine, "M", ["A"])
     write_arrival(home.engine, "A", OP)
     tick(home)
-    [task] = task_log(home.engine, "M", OP)
+    [task] = logged_tasks(home.engine, "M", OP)
     house = House(home.engine, Sources(home.engine, {}), timeout_s=60, queue=queue, notify=silent)
     run_triggered(house, "M", OP, task.work_id, str(uuid.uuid4()))
     tick(home)

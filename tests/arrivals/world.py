@@ -6,16 +6,16 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
-from platform_defs.store.arrivals import (
+from platform_defs.store.engine import read, transact
+from platform_defs.store.tables.arrivals import (
     metrics_etl_log,
     metrics_kpi,
     metrics_model,
     metrics_model_dependency,
     metrics_task_log,
 )
-from platform_defs.store.engine import read, transact
+from platform_defs.store.tables.work import work
 from platform_defs.store.upsert import upsert
-from platform_defs.store.work import work
 
 SQL = "SELECT ${dimGroup}, ${kpis} FROM orders WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
 
@@ -63,7 +63,7 @@ def write_arrival(engine: Engine, table: str, op_time: str, at: datetime | None 
     transact(engine, lambda connection: upsert(connection, metrics_etl_log, [row], key=["table_name", "op_time"]))
 
 
-def task_log(engine: Engine, model_id: str, op_time: str) -> list[Any]:
+def logged_tasks(engine: Engine, model_id: str, op_time: str) -> list[Any]:
     log = metrics_task_log.c
     query = select(metrics_task_log).where(log.model_id == model_id, log.op_time == op_time).order_by(log.id)
     return list(read(engine, lambda connection: connection.execute(query).all()))

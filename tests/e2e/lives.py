@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from platform_defs.runner import work
+from platform_defs.work import rows
 from tests.e2e.platform_up import processes_of
 from tests.e2e.warm import Warm
 from tests.waiting import until
@@ -22,7 +22,7 @@ class Lives:
     left_processes: list[int]
     left_files: list[str]
     parts_with_another_launcher: set[str]
-    handed_over: work.Work
+    handed_over: rows.Work
     handed_over_status: str
 
 
@@ -39,8 +39,8 @@ def live(home: Path, tree: Path, config: Path) -> Lives:
         left_files = [name for name in ("up.json", "up.lock", "runner.sock") if (home / name).exists()]
     config.write_text("run_launcher: {module: dagster, class: DefaultRunLauncher}\n")
     with _platform(home, tree, {"PLATFORM_DAGSTER_CONFIG": str(config)}) as other:
-        row = work.enqueue(other.engine, "selfcheck", {})
-        done = work.wait(other.engine, row.id, 90)
+        row = rows.enqueue(other.engine, "selfcheck", {})
+        done = rows.wait(other.engine, row.id, 90)
         status = other.run(done.run_id)["status"]
         parts = set(other.up["pids"])
     return Lives(home, processes, run_id, left_processes, left_files, parts, done, status)

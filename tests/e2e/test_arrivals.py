@@ -18,16 +18,16 @@ import pytest
 from sqlalchemy import Engine, select, text
 from sqlalchemy.engine import make_url
 
-from platform_defs.arrivals import catalog
-from platform_defs.arrivals.loading import read_file
-from platform_defs.runner.fingerprint import bump
-from platform_defs.store.arrivals import metrics_etl_log, metrics_kpi_value
+from platform_defs.arrivals.models import catalog
+from platform_defs.arrivals.models.file import read_file
 from platform_defs.store.engine import open_engine, read, transact
-from tests.arrivals.webhooks.receiver import receiving
-from tests.arrivals.world import task_log, work_of
+from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_kpi_value
+from platform_defs.work.definition_versions import bump
+from tests.arrivals.world import logged_tasks, work_of
 from tests.e2e.platform_up import PlatformUp
 from tests.e2e.serving import Serving
 from tests.waiting import until
+from tests.webhooks.receiver import receiving
 
 PATH = "/api/open/kpi/srcTableComplete"
 OP = "20251219"
@@ -115,7 +115,7 @@ class Site:
         return {dims["region"]: number for dims, number in read(self.engine, lambda c: c.execute(query).all())}
 
     def log(self, model: str, op_time: str = OP) -> list[Any]:
-        return task_log(self.engine, self.name(model), op_time)
+        return logged_tasks(self.engine, self.name(model), op_time)
 
     def until_quiet(self, model: str, op_time: str = OP) -> list[Any]:
         """The task log once nothing runs any more."""

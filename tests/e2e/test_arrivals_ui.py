@@ -11,12 +11,12 @@ import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import Connection, text, update
 
-from platform_defs.arrivals import catalog
-from platform_defs.arrivals.loading import read_file
-from platform_defs.runner.fingerprint import bump
-from platform_defs.store.arrivals import metrics_model
+from platform_defs.arrivals.models import catalog
+from platform_defs.arrivals.models.file import read_file
 from platform_defs.store.engine import transact
-from tests.arrivals.world import task_log
+from platform_defs.store.tables.arrivals import metrics_model
+from platform_defs.work.definition_versions import bump
+from tests.arrivals.world import logged_tasks
 from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
 from tests.e2e.warm import Warm
 from tests.waiting import until
@@ -87,7 +87,7 @@ def test_a_published_model_its_tables_arrivals_lateness_and_a_backfill_are_seen_
     _backfills(published, page, tmp_path)
 
     def executed() -> list[Any]:
-        tasks = [task for op_time in BATCHES for task in task_log(platform.engine, MODEL, op_time)]
+        tasks = [task for op_time in BATCHES for task in logged_tasks(platform.engine, MODEL, op_time)]
         return tasks if len(tasks) == len(BATCHES) and all(task.status != "RUNNING" for task in tasks) else []
 
     tasks = until("both batches to be executed", executed, 90)

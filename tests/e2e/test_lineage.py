@@ -31,17 +31,17 @@ from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
 from platform_defs.cli import main
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.open import open_graph
-from platform_defs.lineage.commit import EmbeddedCommitter
-from platform_defs.lineage.directory import StoredTenants
-from platform_defs.lineage.intake import Intake
-from platform_defs.lineage.measures import Measures
-from platform_defs.lineage.recovery import recover
+from platform_defs.graph.text import graph_lines
+from platform_defs.lineage.intake.intake import Intake
+from platform_defs.lineage.intake.known_tenants import StoredTenants
+from platform_defs.lineage.sink.commit import EmbeddedCommitter
+from platform_defs.lineage.sink.metrics import Measures
+from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
-from platform_defs.store.lineage import lineage_dead_letter, lineage_events
+from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events
 from platform_defs.stores import upgrade
 from tests.api.served import environment, platform
 from tests.conftest import dropped_databases, new_database

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs.runner import work
-from platform_defs.runner.fingerprint import bump
-from platform_defs.runner.wake import wake
-from platform_defs.runner.work import Status
 from platform_defs.store.engine import transact
+from platform_defs.work import rows
+from platform_defs.work.definition_versions import bump
+from platform_defs.work.rows import Status
+from platform_defs.work.wake import wake
 from tests.e2e.warm import Warm
 from tests.waiting import until
 
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.parametrize("platform", ["embedded"], indirect=True)
 
 def _fork_servers(platform: Warm) -> set[int]:
     """Without the runs that they forked, which look the same."""
-    alike = {pid for pid in platform.processes() if b"platform_defs.runner.zygote" in _read(pid, "cmdline")}
+    alike = {
+        pid for pid in platform.processes() if b"platform_defs.runner.fork_server_process" in _read(pid, "cmdline")
+    }
     return {pid for pid in alike if _parent(pid) not in alike}
 
 
@@ -47,9 +49,9 @@ def test_rows_of_our_own_kinds_run_while_published_definitions_load_and_launches
     try:
         # more launches than slots, so that they would keep every other row from one
         launched = [platform.launch("two_ops") for _ in range(10)]
-        row = work.enqueue(platform.engine, "selfcheck", {})
+        row = rows.enqueue(platform.engine, "selfcheck", {})
         wake(platform.home)
-        assert work.wait(platform.engine, row.id, 60).status is Status.SUCCEEDED
+        assert rows.wait(platform.engine, row.id, 60).status is Status.SUCCEEDED
         assert {platform.row(run_id).status for run_id in launched} == {Status.QUEUED}
     finally:
         os.kill(loading, signal.SIGCONT)

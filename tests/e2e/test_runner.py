@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from platform_defs.dagster_storage.embedded import EmbeddedStorage
-from platform_defs.runner import work
 from platform_defs.runner.child import PID_TAG, RUNNER_TAG
-from platform_defs.runner.process import ProcessId
-from platform_defs.runner.work import Status
 from platform_defs.store.engine import open_engine
+from platform_defs.work import rows
+from platform_defs.work.processes import ProcessId
+from platform_defs.work.rows import Status
 from tests.e2e.lives import Lives
 from tests.e2e.warm import Warm
 from tests.waiting import until
@@ -156,8 +156,8 @@ def test_a_definition_changed_on_disk_and_reloaded_is_what_the_next_run_executes
         assert warm.reload() == "PythonError"
         load_error = until("the API to say so", lambda: _load_error(warm))
         assert "probe.py" in load_error
-        row = work.enqueue(warm.engine, "selfcheck", {})
-        assert work.wait(warm.engine, row.id, 60).status is Status.SUCCEEDED
+        row = rows.enqueue(warm.engine, "selfcheck", {})
+        assert rows.wait(warm.engine, row.id, 60).status is Status.SUCCEEDED
         assert "does not load" in warm.messages(row.run_id)
         assert "SyntaxError" in warm.messages(row.run_id)
         assert "does not load" in warm.log
@@ -173,15 +173,15 @@ def test_a_fork_server_that_is_killed_even_while_it_loads_is_replaced(warm: Warm
     os.kill(server, signal.SIGKILL)
     loading = until("the next one to load", lambda: [pid for pid in _children(runner) if pid != server])
     os.kill(loading[0], signal.SIGKILL)
-    row = work.enqueue(warm.engine, "selfcheck", {})
-    assert work.wait(warm.engine, row.id, 60).status is Status.SUCCEEDED
+    row = rows.enqueue(warm.engine, "selfcheck", {})
+    assert rows.wait(warm.engine, row.id, 60).status is Status.SUCCEEDED
     assert warm.up["pids"]["runner"] == runner
 
 
 @pytest.mark.needs("time")
 def test_a_run_that_a_stop_of_the_platform_ends_is_canceled_with_that_reason(lives: Lives) -> None:
     engine = open_engine(f"sqlite:///{lives.home}/platform.db")
-    row = work.by_run(engine, lives.interrupted_run)
+    row = rows.by_run(engine, lives.interrupted_run)
     engine.dispose()
     assert row is not None
     assert row.status is Status.CANCELED
@@ -265,9 +265,9 @@ def test_a_backfill_of_twenty_partitions_goes_through_the_runner(warm: Warm, bac
 
 
 def _selfchecks(warm: Warm, count: int) -> None:
-    rows = [work.enqueue(warm.engine, "selfcheck", {}) for _ in range(count)]
+    rows = [rows.enqueue(warm.engine, "selfcheck", {}) for _ in range(count)]
     for row in rows:
-        assert work.wait(warm.engine, row.id, 300).status is Status.SUCCEEDED
+        assert rows.wait(warm.engine, row.id, 300).status is Status.SUCCEEDED
 
 
 def _children(pid: int) -> list[int]:

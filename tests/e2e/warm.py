@@ -4,9 +4,9 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from platform_defs.runner import work
 from platform_defs.runner.child import PID_TAG
 from platform_defs.store.engine import open_engine
+from platform_defs.work import rows
 from tests.e2e.platform_up import PlatformUp
 from tests.waiting import until
 
@@ -26,12 +26,12 @@ class Warm(PlatformUp):
     def tags(self, run_id: str) -> dict[str, str]:
         return {tag["key"]: tag["value"] for tag in self.run(run_id)["tags"]}
 
-    def row(self, run_id: str) -> work.Work:
-        row = work.by_run(self.engine, run_id)
+    def row(self, run_id: str) -> rows.Work:
+        row = rows.by_run(self.engine, run_id)
         assert row is not None
         return row
 
-    def until_closed(self, run_id: str, seconds: float) -> work.Work:
+    def until_closed(self, run_id: str, seconds: float) -> rows.Work:
         until(f"the row of {run_id} to be closed", lambda: self.row(run_id).status.is_final, seconds)
         return self.row(run_id)
 

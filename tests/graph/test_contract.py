@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from platform_defs.graph.errors import GraphConflict, InvalidGraphValue
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.model import (
     Applied,
     DeleteEdges,
@@ -20,6 +19,7 @@ from platform_defs.graph.model import (
     UpsertNodes,
 )
 from platform_defs.graph.port import Graph, GraphStore, GraphTransaction
+from platform_defs.graph.text import graph_lines
 
 
 def table(id: str, **props: object) -> Node:

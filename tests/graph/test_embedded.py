@@ -7,7 +7,7 @@ from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.model import Edge, Node, Operation, UpsertEdges, UpsertNodes
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
-from platform_defs.store.graph import graph_node
+from platform_defs.store.tables.graph import graph_node
 from tests.graph.conftest import random_tenant
 
 BATCH: list[Operation] = [

@@ -14,7 +14,7 @@ from platform_defs.graph.embedded import EmbeddedGraph, EmbeddedStore
 from platform_defs.graph.model import Applied, DeleteNodes, Edge, EdgeKey, Node, Patch, UpsertEdges, UpsertNodes
 from platform_defs.graph.neo4j import Neo4jStore
 from platform_defs.graph.port import GraphStore, GraphTransaction
-from platform_defs.store.graph import graph_edge, graph_node
+from platform_defs.store.tables.graph import graph_edge, graph_node
 from tests.graph.conftest import random_tenant
 from tests.graph.cypher_patterns import node_patterns
 

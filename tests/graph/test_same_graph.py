@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
+from platform_defs.graph.checks import check_props
 from platform_defs.graph.embedded import EmbeddedGraph
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.model import (
     DeleteEdges,
     DeleteNodes,
@@ -23,7 +23,7 @@ from platform_defs.graph.model import (
 )
 from platform_defs.graph.neo4j import Neo4jGraph
 from platform_defs.graph.port import GraphStore
-from platform_defs.graph.values import check_props
+from platform_defs.graph.text import graph_lines
 from tests.graph.conftest import EMBEDDED, random_tenant
 from tests.graph.plain_model import PlainModel
 

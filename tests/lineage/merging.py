@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from platform_defs.access.tenants import Tenant
-from platform_defs.graph.batch import merge_props
 from platform_defs.graph.model import Applied, Edge, EdgeKey, Node, Operation, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import GraphStore, GraphTransaction
-from platform_defs.lineage.apply import Stamped, apply_events
+from platform_defs.graph.steps import merge_props
 from platform_defs.lineage.facts import (
     ColumnSet,
     ColumnsUnlinked,
@@ -23,6 +22,7 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
+from platform_defs.lineage.sink.apply import Stamped, apply_events
 from platform_defs.lineage.version import Version
 from tests.graph.plain_model import PlainModel
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from platform_defs.access.tenants import Tenant
 from platform_defs.canonical import canonical_json
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.model import Edge, Node
-from platform_defs.lineage.apply import Stamped
+from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.facts import (
     ColumnSet,
     ColumnsUnlinked,
@@ -20,6 +19,7 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
+from platform_defs.lineage.sink.apply import Stamped
 
 LABELS = {"catalog": "Catalog", "schema": "Schema", "table": "Table", "column": "Column", "sql": "SQL", "tag": "Tag"}
 NAMED = ("catalog", "schema", "table", "column", "tag")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from platform_defs.access.principal import SourceType
-from platform_defs.lineage.compute.names import logical_table
 from platform_defs.lineage.events import Dataset, parse_event
-from platform_defs.lineage.extract import Extraction, facts_of
+from platform_defs.lineage.extract.compute.names import logical_table
+from platform_defs.lineage.extract.facts_of import Extraction, facts_of
 from platform_defs.lineage.facts import ColumnSet, ColumnsUnlinked, Dropped, Exists, Linked, LinkSet, Ref
 from tests.lineage.wire import at_catalog, dataset, facet, gravitino, run_event, schema
 

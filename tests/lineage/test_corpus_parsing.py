@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from platform_defs.access.principal import SourceType
-from platform_defs.graph.values import check_labels, check_props
+from platform_defs.graph.checks import check_labels, check_props
 from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.events import parse_event
-from platform_defs.lineage.extract import facts_of
+from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.facts import ColumnSet, Exists, Linked
 from tests.needs import require
 

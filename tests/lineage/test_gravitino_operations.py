@@ -7,7 +7,8 @@ import pytest
 
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import parse_event
-from platform_defs.lineage.extract import Extraction, facts_of
+from platform_defs.lineage.extract.facts_of import Extraction, facts_of
+from platform_defs.lineage.extract.gravitino.operations import OPERATIONS
 from platform_defs.lineage.facts import (
     ColumnSet,
     Dropped,
@@ -19,7 +20,6 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
-from platform_defs.lineage.gravitino.operations import OPERATIONS
 from tests.lineage.wire import CATALOG, METALAKE, at_catalog, at_metalake, dataset, facet, gravitino, pairs, schema
 
 LAKE = Ref("catalog", (METALAKE, CATALOG))

@@ -1,6 +1,6 @@
 """Token buckets and the breaker, on a clock of their own."""
 
-from platform_defs.lineage.limits import Breaker, Buckets
+from platform_defs.lineage.sink.limits import Breaker, Buckets
 
 
 class Clock:

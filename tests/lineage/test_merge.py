@@ -6,13 +6,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from platform_defs.access.tenants import Tenant
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.model import Node
-from platform_defs.lineage.apply import Stamped, apply_events, stamped_facts
+from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.facts import Dropped, Exists, Fact, Ref, Renamed
 from platform_defs.lineage.merge.changes import whole
 from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import empty_state
+from platform_defs.lineage.sink.apply import Stamped, apply_events, stamped_facts
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import (
     SCHEMAS,

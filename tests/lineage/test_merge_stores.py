@@ -11,13 +11,13 @@ from sqlalchemy import Engine
 
 from platform_defs.access.tenants import Tenant
 from platform_defs.graph.embedded import EmbeddedGraph
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.model import Edge, Node, Patch
 from platform_defs.graph.neo4j import Neo4jGraph
 from platform_defs.graph.port import Graph, GraphStore
-from platform_defs.lineage.apply import Stamped, apply_events, prune
+from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, Ref, Renamed, Unlinked
-from platform_defs.lineage.rebuild import rebuild
+from platform_defs.lineage.sink.apply import Stamped, apply_events, prune
+from platform_defs.lineage.upkeep.rebuild import rebuild
 from platform_defs.lineage.version import version_of
 from tests.graph.conftest import GRAPHS, random_tenant
 from tests.lineage.merging import (

@@ -11,9 +11,9 @@ from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import Tenant
 from platform_defs.graph.model import Edge, Node
 from platform_defs.graph.port import Graph, GraphStore
-from platform_defs.lineage.apply import Stamped, apply_events
 from platform_defs.lineage.events import fingerprint, parse_event
-from platform_defs.lineage.extract import facts_of
+from platform_defs.lineage.extract.facts_of import facts_of
+from platform_defs.lineage.sink.apply import Stamped, apply_events
 from platform_defs.lineage.version import version_of
 from tests.graph.conftest import GRAPHS
 from tests.lineage.test_gravitino_operations import GLOSSARY, MATRIX, METRIC

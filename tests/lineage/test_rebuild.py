@@ -18,24 +18,26 @@ from platform_defs.access.tenants import DEMO_TENANT, Tenant, add_tenant
 from platform_defs.errors import GraphError
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphUnavailable, InvalidGraphValue
-from platform_defs.graph.lines import graph_lines
 from platform_defs.graph.model import Edge, Node, Patch
 from platform_defs.graph.port import Graph, GraphStore
-from platform_defs.lineage import dead_letters, marks, raw
-from platform_defs.lineage.apply import Stamped
-from platform_defs.lineage.commit import EmbeddedCommitter, Item, ParallelCommitter, is_unavailable
-from platform_defs.lineage.directory import StoredTenants
+from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.facts import Exists, Renamed
-from platform_defs.lineage.intake import Intake
-from platform_defs.lineage.measures import Measures
-from platform_defs.lineage.rebuild import rebuild
-from platform_defs.lineage.recovery import rebuild_if_small, rebuild_tenant, recover
-from platform_defs.lineage.retention import Retention, forget
+from platform_defs.lineage.intake import dead_letters
+from platform_defs.lineage.intake.intake import Intake
+from platform_defs.lineage.intake.known_tenants import StoredTenants
+from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.apply import Stamped
+from platform_defs.lineage.sink.commit import EmbeddedCommitter, Item, ParallelCommitter, is_unavailable
+from platform_defs.lineage.sink.metrics import Measures
+from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep.rebuild import rebuild
+from platform_defs.lineage.upkeep.recovery import rebuild_if_small, rebuild_tenant, recover
+from platform_defs.lineage.upkeep.retention import Retention, forget
 from platform_defs.lineage.version import Version
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine, transact
-from platform_defs.store.lineage import lineage_events
+from platform_defs.store.tables.lineage import lineage_events
 from tests.graph.conftest import random_tenant
 from tests.lineage.merging import (
     TABLES,
@@ -98,7 +100,7 @@ def tables(store: GraphStore) -> set[str]:
 
 
 def store_raw(engine: Engine, *items: Item) -> None:
-    transact(engine, lambda connection: raw.insert(connection, [one.row for one in items]))
+    transact(engine, lambda connection: raw_events.insert(connection, [one.row for one in items]))
 
 
 def applied(engine: Engine) -> list[bool]:
@@ -131,12 +133,12 @@ def test_only_the_operators_rebuild_removes_what_forgotten_events_said(database:
     late = committer.commit([item(database, created("sales.new", timedelta(minutes=7), rename_to="moved"))])
     assert late.rebuild == {DEMO_TENANT.id}
     rebuild_if_small(database, graph, DEMO_TENANT.id, at_most=500)
-    assert marks.pending(database) == []
+    assert rebuild_requests.pending(database) == []
     assert set(before) <= set(graph_lines(store))
     assert tables(store) == {"orders", "t0", "t1", "t2", "table:stray", "new", "moved"}
 
     after = list(graph_lines(store))
-    transact(database, lambda connection: marks.request(connection, [DEMO_TENANT.id]))
+    transact(database, lambda connection: rebuild_requests.request(connection, [DEMO_TENANT.id]))
     assert recover(database, graph).rebuilt == (DEMO_TENANT.id,)
     assert list(graph_lines(store)) == after
 
@@ -216,7 +218,7 @@ def test_an_event_is_not_marked_when_a_rebuild_wrote_its_graph_meanwhile(
     committer.commit([item(database, run_event(job="before"))])
     committer.commit([item(database, run_event(job="beside")), item(database, run_event(), OTHER)])
     assert applied(database) == [True, False, False]
-    marks.rewritten(database, DEMO_TENANT.id)
+    rebuild_requests.rewritten(database, DEMO_TENANT.id)
     committer.flush()
     assert applied(database) == [True, False, True], "of the other tenant no graph was written"
     committer.commit([item(database, run_event(job="after"))])
@@ -313,11 +315,11 @@ def test_a_tenant_whose_rebuild_fails_does_not_keep_the_others_from_theirs(
 ) -> None:
     two_waiting(database)
     for tenant in (DEMO_TENANT, OTHER):
-        transact(database, lambda connection, id=tenant.id: marks.request(connection, [id]))  # type: ignore[misc]
+        transact(database, lambda connection, id=tenant.id: rebuild_requests.request(connection, [id]))  # type: ignore[misc]
     graph = failing(elsewhere, KeyError("nobody foresaw"))
     with pytest.raises(LineageError, match=rf": {DEMO_TENANT.id}$"):
         recover(database, graph, patience=AT_ONCE)
-    assert [mark.tenant_id for mark in marks.pending(database)] == [DEMO_TENANT.id]
+    assert [mark.tenant_id for mark in rebuild_requests.pending(database)] == [DEMO_TENANT.id]
     assert "orders" in tables(elsewhere.for_tenant(OTHER.id))
 
 
@@ -335,6 +337,6 @@ def test_an_event_whose_time_would_not_be_accepted_any_more_is_read_by_the_time_
         created_at=time,
         graph_applied_at=None,
     )
-    found = raw.stored(cast("Row[Any]", row))
+    found = raw_events.stored(cast("Row[Any]", row))
     assert found.event.event_time == time
     assert found.stamped.facts

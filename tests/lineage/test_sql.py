@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from platform_defs.lineage.compute.sql import MAX_NESTING, MAX_SQL_LENGTH, Schemas, column_outputs, same_table
+from platform_defs.lineage.extract.compute.sql import MAX_NESTING, MAX_SQL_LENGTH, Schemas, column_outputs, same_table
 
 KNOWN: Schemas = ((("s", "a"), ("id", "X")), (("s", "b"), ("id", "y")))
 

@@ -12,15 +12,17 @@ from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import DEMO_TENANT, add_tenant
 from platform_defs.definitions import defs
 from platform_defs.graph.embedded import EmbeddedGraph
-from platform_defs.graph.lines import graph_lines
-from platform_defs.lineage import dead_letters, marks, raw
-from platform_defs.lineage.dead_letters import Refusal
-from platform_defs.lineage.directory import StoredTenants
-from platform_defs.lineage.intake import Intake
+from platform_defs.graph.text import graph_lines
+from platform_defs.lineage.intake import dead_letters
+from platform_defs.lineage.intake.dead_letters import Refusal
+from platform_defs.lineage.intake.intake import Intake
+from platform_defs.lineage.intake.known_tenants import StoredTenants
+from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine, transact
-from platform_defs.store.lineage import lineage_dead_letter, lineage_events
+from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events
 from tests.lineage_events import run_event
 
 # Dagster warns of itself when one resource needs another
@@ -41,7 +43,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 def store_without_graph(engine: Engine, count: int) -> None:
     intake = Intake(StoredTenants(engine))
     items = [intake.take(SOURCE, run_event(job=f"job{number}")).item for number in range(count)]
-    transact(engine, lambda connection: raw.insert(connection, [item.row for item in items]))
+    transact(engine, lambda connection: raw_events.insert(connection, [item.row for item in items]))
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
     transact(engine, lambda connection: connection.execute(update(lineage_events).values(created_at=an_hour_ago)))
 
@@ -76,20 +78,20 @@ def test_the_recovery_job_rebuilds_marked_tenants(home: Engine) -> None:
     run("lineage_apply")
     found = lines(home)
     EmbeddedGraph.on(home).for_tenant(DEMO_TENANT.id).clear()
-    transact(home, lambda connection: marks.request(connection, [DEMO_TENANT.id]))
+    transact(home, lambda connection: rebuild_requests.request(connection, [DEMO_TENANT.id]))
     run("lineage_apply")
     assert lines(home) == found
-    assert marks.pending(home) == []
+    assert rebuild_requests.pending(home) == []
 
 
 def test_a_request_that_comes_during_a_rebuild_stays_open(home: Engine) -> None:
-    transact(home, lambda connection: marks.request(connection, [1]))
-    before = marks.requested(home, 1)
-    transact(home, lambda connection: marks.request(connection, [1]))
-    marks.answer(home, 1, before, first=None)
-    assert [mark.tenant_id for mark in marks.pending(home)] == [1]
-    marks.answer(home, 1, marks.requested(home, 1), first=None)
-    assert marks.pending(home) == []
+    transact(home, lambda connection: rebuild_requests.request(connection, [1]))
+    before = rebuild_requests.requested(home, 1)
+    transact(home, lambda connection: rebuild_requests.request(connection, [1]))
+    rebuild_requests.answer(home, 1, before, first=None)
+    assert [mark.tenant_id for mark in rebuild_requests.pending(home)] == [1]
+    rebuild_requests.answer(home, 1, rebuild_requests.requested(home, 1), first=None)
+    assert rebuild_requests.pending(home) == []
 
 
 def test_retention_forgets_what_is_older_than_the_settings_say(home: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

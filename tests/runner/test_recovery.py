@@ -10,13 +10,13 @@ from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
 from platform_defs import dagster_instance, stores
-from platform_defs.runner import registry, work
-from platform_defs.runner.kinds import WORK_TAG
-from platform_defs.runner.process import ProcessId
-from platform_defs.runner.work import Status
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
-from platform_defs.store.work import work as table
+from platform_defs.store.tables.work import work as table
+from platform_defs.work import rows, runners
+from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.processes import ProcessId
+from platform_defs.work.rows import Status
 from sensors.work import work_recovery
 
 
@@ -48,15 +48,15 @@ def ticked(instance: DagsterInstance, cursor: str) -> tuple[list[RunRequest | Sk
         return list(work_recovery(context)), context.cursor or ""
 
 
-def waiting_row(engine: Engine) -> work.Work:
-    row = work.enqueue(engine, "selfcheck", {})
+def waiting_row(engine: Engine) -> rows.Work:
+    row = rows.enqueue(engine, "selfcheck", {})
     with engine.begin() as connection:
         connection.execute(update(table).values(created_at=datetime.now(UTC) - timedelta(minutes=1)))
     return row
 
 
 def live_runner(engine: Engine) -> None:
-    registry.beat(
+    runners.beat(
         engine,
         ProcessId.current(),
         slots=8,
@@ -79,7 +79,7 @@ def test_a_row_that_nobody_takes_becomes_one_run_request(engine: Engine, instanc
 def test_a_fresh_row_is_left_to_a_runner_that_may_be_about_to_take_it(
     engine: Engine, instance: DagsterInstance
 ) -> None:
-    work.enqueue(engine, "selfcheck", {})
+    rows.enqueue(engine, "selfcheck", {})
     assert tick(instance) == []
 
 
@@ -100,7 +100,7 @@ def test_the_row_is_closed_with_the_run_that_was_made_for_it(
     tick(instance)
     run = create_run_for_test(instance, job_name="selfcheck", status=ended, tags={WORK_TAG: str(row.id)})
     tick(instance)
-    closed = work.get(engine, row.id)
+    closed = rows.get(engine, row.id)
     assert (closed.status, closed.run_id) == (expected, run.run_id)
 
 
@@ -115,12 +115,12 @@ def test_a_row_whose_run_never_came_to_be_waits_again(engine: Engine, instance: 
 
 
 def test_a_row_of_an_unknown_kind_fails_alone(engine: Engine, instance: DagsterInstance) -> None:
-    unknown = work.enqueue(engine, "nonsense", {})
+    unknown = rows.enqueue(engine, "nonsense", {})
     row = waiting_row(engine)
     [request] = tick(instance)
     assert isinstance(request, RunRequest)
     assert request.tags[WORK_TAG] == str(row.id)
-    failed = work.get(engine, unknown.id)
+    failed = rows.get(engine, unknown.id)
     assert failed.status is Status.FAILED
     assert "unknown kind of work 'nonsense'" in str(failed.error)
 
@@ -129,7 +129,7 @@ def test_a_run_that_waits_for_a_runner_that_does_not_come_back_ends_and_says_why
     engine: Engine, instance: DagsterInstance
 ) -> None:
     run = create_run_for_test(instance, status=DagsterRunStatus.STARTING)
-    row = work.enqueue(engine, work.DAGSTER_RUN, {}, run_id=run.run_id)
+    row = rows.enqueue(engine, rows.DAGSTER_RUN, {}, run_id=run.run_id)
     with engine.begin() as connection:
         connection.execute(update(table).values(created_at=datetime.now(UTC) - timedelta(minutes=1)))
     now = datetime.now(UTC)
@@ -137,13 +137,13 @@ def test_a_run_that_waits_for_a_runner_that_does_not_come_back_ends_and_says_why
     _, cursor = ticked(instance, "")
     for seen in (cursor, f"{lately} {lately}", f"{long_ago} {long_ago}"):  # the last one: nobody looked in between
         ticked(instance, seen)
-        assert work.get(engine, row.id).status is Status.QUEUED
+        assert rows.get(engine, row.id).status is Status.QUEUED
     ticked(instance, f"{long_ago} {lately}")
-    assert work.get(engine, row.id).status is Status.FAILED
+    assert rows.get(engine, row.id).status is Status.FAILED
     closed = instance.get_run_by_id(run.run_id)
     assert closed is not None
     assert closed.status is DagsterRunStatus.FAILURE
-    assert "no runner has come back" in str(work.get(engine, row.id).error)
+    assert "no runner has come back" in str(rows.get(engine, row.id).error)
 
 
 def test_a_runner_that_is_alive_again_makes_the_sensor_forget_that_none_was(

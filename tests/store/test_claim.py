@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import Engine, func, insert, or_, select
 
 from platform_defs.canonical import sha256_hex
-from platform_defs.store.chains import job_run_node
 from platform_defs.store.claim import claim
 from platform_defs.store.engine import transact
-from platform_defs.store.ingest import ing_task
+from platform_defs.store.tables.chains import job_run_node
+from platform_defs.store.tables.ingest import ing_task
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 WORKERS = 6

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Engine, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from platform_defs.store import engine as module
-from platform_defs.store.arrivals import metrics_etl_log
 from platform_defs.store.engine import Patience, open_engine, read, server_packet_limit, transact
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
+from platform_defs.store.tables.arrivals import metrics_etl_log
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 log = metrics_etl_log.c

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine, inspect, text
 from sqlalchemy.engine import URL
 
 from platform_defs.store import migrate
-from platform_defs.store.database import ensure_database
+from platform_defs.store.create_database import ensure_database
 from platform_defs.store.engine import open_engine
 from platform_defs.store.errors import SchemaAhead, SchemaBehind
 from platform_defs.store.tables import metadata

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, event, func, select
 
 from platform_defs.store import upsert as module
-from platform_defs.store.chains import job_run_node
-from platform_defs.store.ingest import ing_rate_quota, ing_record
+from platform_defs.store.tables.chains import job_run_node
+from platform_defs.store.tables.ingest import ing_rate_quota, ing_record
+from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.store.upsert import upsert
-from platform_defs.store.webhooks import metrics_webhook_subscription
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 KEY = ["provenance_code", "endpoint_name", "provider_id"]

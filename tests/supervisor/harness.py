@@ -8,9 +8,9 @@ from pathlib import Path
 
 from platform_defs.errors import PlatformError
 from platform_defs.supervisor.child import Backoff, Broken, ChildSpec, NotReady
-from platform_defs.supervisor.engine import Limits, Supervisor
 from platform_defs.supervisor.home import UpFile, only_one
 from platform_defs.supervisor.output import Output
+from platform_defs.supervisor.supervisor import Limits, Supervisor
 
 
 def ready_when(path: Path):

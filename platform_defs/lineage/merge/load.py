@@ -8,7 +8,7 @@ from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.vocabulary import GONE
 from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.merge.codec import FACTS, read_edge, read_node
-from platform_defs.lineage.merge.needs import Needs, needs
+from platform_defs.lineage.merge.required import Needs, needs
 from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State
 
 

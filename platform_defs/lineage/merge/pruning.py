@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from platform_defs.graph.lines import is_hidden
 from platform_defs.graph.model import Edge, Node
+from platform_defs.graph.text import is_hidden
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.codec import FACTS
 from platform_defs.lineage.merge.names import exists

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Engine, text
 
-from platform_defs.arrivals.execution import Counts, compute
-from platform_defs.arrivals.models import Kpi, Model
-from platform_defs.arrivals.sources import Sources
-from platform_defs.store.arrivals import metrics_kpi_value
+from platform_defs.arrivals.models.compute import Counts, compute
+from platform_defs.arrivals.models.model import Kpi, Model
+from platform_defs.sources import Sources
 from platform_defs.store.engine import read
+from platform_defs.store.tables.arrivals import metrics_kpi_value
 
 BATCH = "20251219"
 SQL = "SELECT ${dimGroup}, ${kpis} FROM orders WHERE op_time = ${op_time} GROUP BY ${dimGroup}"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event, select, text
 
-from platform_defs.arrivals import catalog
-from platform_defs.arrivals.loading import read_file
+from platform_defs.arrivals.models import catalog
+from platform_defs.arrivals.models.file import read_file
 from platform_defs.cli import main
 from platform_defs.runner.fingerprint import fingerprint
-from platform_defs.store.arrivals import metrics_kpi, metrics_model
 from platform_defs.store.engine import read
-from tests.arrivals.models.test_loading import GOOD
+from platform_defs.store.tables.arrivals import metrics_kpi, metrics_model
+from tests.arrivals.models.test_file import GOOD
 
 Run = Callable[..., tuple[int, str, str]]
 

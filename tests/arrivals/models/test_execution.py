@@ -12,13 +12,13 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.engine import URL
 
 from platform_defs.arrivals.errors import ModelFailed
-from platform_defs.arrivals.execution import Counts
-from platform_defs.arrivals.models import Kpi
-from platform_defs.arrivals.sources import Sources
-from platform_defs.arrivals.sql import Query
+from platform_defs.arrivals.models.compute import Counts
+from platform_defs.arrivals.models.model import Kpi
+from platform_defs.arrivals.models.sql import Query
 from platform_defs.canonical import canonical_hash
-from platform_defs.store.arrivals import metrics_kpi_value
+from platform_defs.sources import Sources
 from platform_defs.store.engine import open_engine, read
+from platform_defs.store.tables.arrivals import metrics_kpi_value
 from tests.arrivals.models.making import AMOUNT, BATCH, ORDERS, computed, execute, model, stored
 from tests.conftest import STORES, needs, server_url
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from platform_defs.arrivals.models import Kpi
-from platform_defs.arrivals.sql import InvalidSql, check_expression, check_query, render
+from platform_defs.arrivals.models.model import Kpi
+from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query, render
 from tests.arrivals.models.making import AMOUNT, model
 
 

@@ -1,0 +1,1 @@
+"""Table arrival over HTTP."""

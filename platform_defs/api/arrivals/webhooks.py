@@ -1,0 +1,225 @@
+"""Webhook subscriptions and deliveries over HTTP, under /api/open/kpi/webhooks; a tenant's key sees its own alone."""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.alias_generators import to_camel
+from sqlalchemy import Engine
+
+from platform_defs.access.principal import Principal
+from platform_defs.api.http import paths  # noqa: F401  # brings the `id` convertor
+from platform_defs.api.http.auth import Requires, secured
+from platform_defs.api.http.bodies import JsonBody
+from platform_defs.api.http.errors import ApiError
+from platform_defs.arrivals.notify import subscriptions
+from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, MAX_RETRIES, Wanted
+from platform_defs.settings import Settings
+from platform_defs.webhooks import deliveries
+from platform_defs.webhooks.encryption import vault_of
+from platform_defs.webhooks.errors import InvalidSubscription, NotRedeliverable, UnknownDelivery, UnknownSubscription
+
+SCOPE = "webhooks:write"
+BASE = "/api/open/kpi/webhooks"
+ONE = BASE + "/{subscription_id:id}"
+DELIVERIES = BASE + "/deliveries"
+MAX_ID = 2**63 - 1
+
+T = TypeVar("T")
+Caller = Annotated[Principal, Depends(Requires(SCOPE))]
+
+router = APIRouter(tags=["webhooks"])
+
+
+class SubscriptionBody(BaseModel):
+    """What POST takes."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
+
+    kpi_id: str = Field(description="The KPI whose changes are notified")
+    callback_url: str = Field(description="Where notifications are posted to: http or https")
+    secret: SecretStr | None = Field(
+        None,
+        description="`Query,key,value`, `Header,key,value` or `Body,json,{…}`; the value may be env:NAME,"
+        " of a variable that PLATFORM_WEBHOOK_ENV names",
+    )
+    signing_secret: SecretStr | None = Field(None, description="`whsec_…` or env:NAME: signs as Standard Webhooks does")
+    retry_num: int = Field(DEFAULT_RETRIES, ge=0, le=MAX_RETRIES, description="Retries after the first attempt")
+    team_name: str | None = Field(None, description="Code of the tenant; a tenant's key may only name its own")
+    user_id: str | None = None
+
+
+@router.post(
+    BASE,
+    status_code=201,
+    response_model=None,
+    summary="Subscribe a callback to a KPI",
+    responses={400: {"description": "Names the field and what was expected"}},
+    openapi_extra={
+        **secured(SCOPE),
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": SubscriptionBody.model_json_schema()}},
+        },
+    },
+)
+def subscribe(request: Request, caller: Caller, body: JsonBody) -> dict[str, Any]:
+    settings: Settings = request.app.state.settings
+    wanted = _wanted(body, caller)
+    return _answered(
+        lambda: subscriptions.wire(
+            subscriptions.add(
+                _engine(request),
+                wanted,
+                vault=vault_of(settings),
+                allow=settings.webhook_networks,
+                may_refer=lambda name: _may_refer(name, settings),
+            )
+        )
+    )
+
+
+@router.get(BASE, response_model=None, summary="List subscriptions, secrets masked", openapi_extra=secured(SCOPE))
+def list_subscriptions(request: Request, caller: Caller) -> dict[str, Any]:
+    found = subscriptions.every(_engine(request), team=_team(caller))
+    return {"subscriptions": [subscriptions.wire(subscription) for subscription in found]}
+
+
+@router.get(
+    DELIVERIES,
+    response_model=None,
+    summary="List deliveries and their attempts, the newest first",
+    openapi_extra=secured(SCOPE),
+)
+def list_deliveries(
+    request: Request,
+    caller: Caller,
+    status: Annotated[str | None, Query(description="pending, delivered or dead")] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_ID, description="Only ids below this one: the next page")] = None,
+    limit: Annotated[int, Query(ge=1, le=deliveries.MAX_PAGE)] = deliveries.PAGE,
+) -> dict[str, Any]:
+    if status is not None and status.upper() not in deliveries.STATUSES:
+        raise ApiError(400, "status: expected pending, delivered or dead")
+    found = deliveries.listed(
+        _engine(request), status=status and status.upper(), team=_team(caller), before=before, limit=limit
+    )
+    return {"deliveries": [deliveries.wire(delivery) for delivery in found]}
+
+
+@router.post(
+    DELIVERIES + "/{delivery_id:id}:redeliver",
+    status_code=202,
+    response_model=None,
+    summary="Send a dead letter again: the same id and body",
+    responses={404: {"description": "No such delivery"}, 409: {"description": "It is not a dead letter"}},
+    openapi_extra=secured(SCOPE),
+)
+def redeliver(request: Request, caller: Caller, delivery_id: str) -> dict[str, Any]:
+    number = _number(delivery_id, "delivery")
+    return _answered(lambda: deliveries.wire(deliveries.redeliver(_engine(request), number, team=_team(caller))))
+
+
+@router.post(
+    ONE + ":disable",
+    response_model=None,
+    summary="Stop a subscription",
+    responses={404: {"description": "No such subscription"}},
+    openapi_extra=secured(SCOPE),
+)
+def disable(request: Request, caller: Caller, subscription_id: str) -> dict[str, Any]:
+    number = _number(subscription_id, "subscription")
+    return _answered(
+        lambda: subscriptions.wire(
+            subscriptions.disable(_engine(request), number, reason=f"disabled by {caller.name}", team=_team(caller))
+        )
+    )
+
+
+@router.post(
+    ONE + ":enable",
+    response_model=None,
+    summary="Let a disabled subscription hear of changes again",
+    responses={404: {"description": "No such subscription"}},
+    openapi_extra=secured(SCOPE),
+)
+def enable(request: Request, caller: Caller, subscription_id: str) -> dict[str, Any]:
+    number = _number(subscription_id, "subscription")
+    return _answered(lambda: subscriptions.wire(subscriptions.enable(_engine(request), number, team=_team(caller))))
+
+
+@router.delete(
+    ONE,
+    status_code=204,
+    response_model=None,
+    summary="Remove a subscription and its secrets",
+    responses={404: {"description": "No such subscription"}},
+    openapi_extra=secured(SCOPE),
+)
+def remove(request: Request, caller: Caller, subscription_id: str) -> None:
+    number = _number(subscription_id, "subscription")
+    _answered(lambda: subscriptions.remove(_engine(request), number, team=_team(caller)))
+
+
+def _engine(request: Request) -> Engine:
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+def _team(caller: Principal) -> str | None:
+    return None if caller.tenant is None else caller.tenant.code
+
+
+def _wanted(body: Any, caller: Principal) -> Wanted:
+    try:
+        asked = SubscriptionBody.model_validate(body)
+    except ValidationError as error:
+        # without the input: it may be a secret in the wrong place
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        raise ApiError(
+            400, "; ".join(f"{'.'.join(map(str, p['loc'])) or 'body'}: {p['msg']}" for p in problems)
+        ) from None
+    team = _team(caller)
+    if team is not None and asked.team_name not in (None, team):
+        raise ApiError(400, f"teamName: expected {team}, the tenant of this key, or none at all")
+    return Wanted(
+        kpi_id=asked.kpi_id,
+        callback_url=asked.callback_url,
+        secret=_plain(asked.secret),
+        signing_secret=_plain(asked.signing_secret),
+        retry_num=asked.retry_num,
+        team_name=team or asked.team_name,
+        user_id=asked.user_id,
+    )
+
+
+def _plain(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+def _may_refer(name: str, settings: Settings) -> bool:
+    """A reference sends a variable of this process to an address of the caller's choice: it must be meant for that.
+
+    No key is above it: whoever may write subscriptions need not be who may read the environment.
+    """
+    patterns = [pattern.strip() for pattern in settings.webhook_env.split(",")]
+    return not name.startswith("PLATFORM_") and any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _number(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_ID:
+        raise ApiError(404, f"no {what} has the id {text}")
+    return int(text)
+
+
+def _answered(work: Callable[[], T]) -> T:
+    """What the domain refuses, as a status."""
+    try:
+        return work()
+    except InvalidSubscription as error:
+        raise ApiError(400, str(error)) from None
+    except (UnknownSubscription, UnknownDelivery) as error:
+        raise ApiError(404, str(error)) from None
+    except NotRedeliverable as error:
+        raise ApiError(409, str(error)) from None

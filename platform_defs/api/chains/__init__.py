@@ -1,0 +1,1 @@
+"""Job chains over HTTP."""

@@ -1,0 +1,1 @@
+"""What every path shares: authentication, bodies, errors, draining, the server."""

@@ -1,0 +1,138 @@
+"""The door: API key or gateway assertion in, principal out, before a byte of the body is read."""
+
+import ipaddress
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from anyio import CapacityLimiter
+from fastapi import Request
+from starlette.datastructures import Headers
+
+from platform_defs.access.authenticator import KEY_MEMORY_AWAY_S, Authenticator
+from platform_defs.access.errors import KeyRefused, Unauthenticated
+from platform_defs.access.principal import OPEN_PRINCIPAL, Principal
+from platform_defs.api.http.errors import ApiError
+from platform_defs.api.http.threads import off_loop
+from platform_defs.store.errors import StoreUnavailable
+
+# Stock lineage clients give up after 5 s: a caller is told sooner that the database does not answer.
+LOOKUP_TIMEOUT_S = 3.0
+LOOKUP_THREADS = 16
+# After a lookup without an answer the next callers are told at once; then one of them asks again.
+SILENCE_S = 1.0
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="platform"'}
+
+SECURITY_SCHEMES: Mapping[str, Any] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key of `platform keys issue`."},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "gatewayAssertion": {"type": "apiKey", "in": "header", "name": "X-Gateway-Assertion"},
+}
+
+
+class Door:
+    """Authenticates requests; with `authenticator` None every local caller is the demo tenant."""
+
+    def __init__(self, authenticator: Authenticator | None) -> None:
+        self._authenticator = authenticator
+        self._limiter = CapacityLimiter(LOOKUP_THREADS)
+        self._silent = False
+        self._ask_at = 0.0
+
+    async def principal(self, request: Request) -> Principal:
+        authenticator = self._authenticator
+        if authenticator is None:
+            _refuse_other_sites(request.headers)
+            return OPEN_PRINCIPAL
+        # an assertion counts even beside a key: what the gateway established must not be overridden by the source
+        token = request.headers.get("x-gateway-assertion")
+        try:
+            if token is not None:
+                method, path = request.method, request.scope["raw_path"].decode("latin-1")
+                return await self._ask(lambda: authenticator.by_assertion(token, method=method, path=path))
+            key = _presented_key(request.headers)
+            known = authenticator.remembered(key)
+            if known is not None:
+                return known
+            try:
+                return await self._ask(lambda: authenticator.by_key(key))
+            except (TimeoutError, StoreUnavailable):
+                known = authenticator.remembered(key, KEY_MEMORY_AWAY_S)
+                if known is None:
+                    raise
+                return known
+        except Unauthenticated as error:
+            raise ApiError(401, str(error), headers=CHALLENGE) from None
+        except TimeoutError:
+            raise ApiError(503, "the database does not answer; try again", headers={"Retry-After": "1"}) from None
+
+    async def _ask(self, lookup: Callable[[], Principal]) -> Principal:
+        """In a thread; TimeoutError when the database does not answer, at once when it did not a moment ago."""
+        now = time.monotonic()
+        if self._silent:
+            if now < self._ask_at:
+                raise TimeoutError
+            self._ask_at = now + LOOKUP_TIMEOUT_S + SILENCE_S
+        try:
+            principal = await off_loop(lookup, seconds=LOOKUP_TIMEOUT_S, limiter=self._limiter)
+        except TimeoutError:
+            self._silent = True
+            self._ask_at = time.monotonic() + SILENCE_S
+            raise
+        except (KeyRefused, StoreUnavailable):
+            self._silent = False
+            raise
+        self._silent = False
+        return principal
+
+
+class Requires:
+    """A dependency: the authenticated principal, which must hold one of the scopes."""
+
+    def __init__(self, *scopes: str) -> None:
+        self.scopes = scopes
+
+    async def __call__(self, request: Request) -> Principal:
+        door: Door = request.app.state.door
+        principal = await door.principal(request)
+        request.state.principal = principal.name
+        if not any(principal.may(scope) for scope in self.scopes):
+            raise ApiError(403, f"expected a key with the scope {' or '.join(self.scopes)}; this one does not have it")
+        return principal
+
+
+def secured(*scopes: str) -> dict[str, Any]:
+    """What OpenAPI says about a path that requires one of these scopes."""
+    return {"security": [{name: []} for name in SECURITY_SCHEMES], "x-scopes": list(scopes)}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address can only mean this machine."""
+    host = host.strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _presented_key(headers: Headers) -> str:
+    authorization = headers.get("authorization", "").strip()
+    scheme, _, rest = authorization.partition(" ")
+    key = rest.strip() if scheme.lower() == "bearer" else authorization
+    key = key or headers.get("x-api-key", "").strip()
+    if not key:
+        raise ApiError(
+            401, "expected `Authorization: Bearer <API key>` or a gateway's X-Gateway-Assertion", headers=CHALLENGE
+        )
+    return key
+
+
+def _refuse_other_sites(headers: Headers) -> None:
+    """Without keys a page from elsewhere, open in a local browser, must not be able to write here."""
+    host = urlsplit(f"//{headers.get('host', 'localhost')}").hostname or ""
+    origin = headers.get("origin")
+    if not is_loopback(host) or (origin is not None and not is_loopback(urlsplit(origin).hostname or "")):
+        raise ApiError(403, "expected a request from this machine: PLATFORM_AUTH=open serves loopback names only")

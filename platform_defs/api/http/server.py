@@ -1,0 +1,111 @@
+"""Runs the app under uvicorn so that a stop is a promise: finish within the grace, answer the rest 503, exit 0."""
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import socket
+import threading
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from platform_defs.api.http.auth import is_loopback
+from platform_defs.api.http.drain import Drain
+from platform_defs.errors import PlatformError, SettingsError
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 5.0
+CLOSE_S = 1
+# A thread that hangs in a driver cannot be interrupted; its transaction ends with its connection.
+LAST_RESORT_S = GRACE_S + CLOSE_S + 2
+BACKLOG = 2048
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn drops what still runs when its grace ends, and idle connections at once; this one answers them."""
+
+    def __init__(self, app: ASGIApp, drain: Drain, *, grace: float = GRACE_S) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=CLOSE_S,
+            backlog=BACKLOG,
+        )
+        super().__init__(config)
+        self._drain = drain
+        self._grace = grace
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # only now: whoever reads this line may connect and may send signals
+        for listener in sockets or []:
+            log.info("listening", extra={"url": url_of(listener)})
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # not remembered in uvicorn's list: it would raise the signal again, and a clean stop would not exit 0
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        elif not self.should_exit:
+            self.should_exit = True
+            last_resort = threading.Timer(LAST_RESORT_S, _leave)
+            last_resort.daemon = True
+            last_resort.start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        log.info("stopping: %d requests in progress", len(self._drain.running))
+        self._drain.begin()
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        try:
+            async with asyncio.timeout(self._grace):
+                while self._drain.running and not self.force_exit:
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            log.warning("%d requests outlast the grace and are answered 503", len(self._drain.running))
+            await self._drain.answer_the_rest()
+        await super().shutdown(sockets)
+
+
+def refuse_open_door(auth: str, host: str) -> None:
+    """Without keys only this machine may connect."""
+    if auth == "open" and not is_loopback(host):
+        raise SettingsError(f"PLATFORM_AUTH=open is only allowed on a loopback address, not on {host}")
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, or one line that says which port is taken."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise PlatformError(f"cannot listen on {host}: {error.strerror}") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PlatformError(f"port {port} on {host} is already taken; choose another with --port") from None
+        raise PlatformError(f"cannot listen on port {port} of {host}: {error.strerror}") from None
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _leave() -> None:
+    log.error("a request could not be interrupted; leaving without it")
+    os._exit(0)

@@ -1,0 +1,1 @@
+"""The lineage sink over HTTP."""

@@ -1,0 +1,99 @@
+"""Whether the process lives (/healthz) and whether it can work (/readyz): database, migrations, graph, runner."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from anyio import CapacityLimiter
+from fastapi import APIRouter, Request
+from sqlalchemy import Engine, text
+from starlette.responses import JSONResponse
+
+from platform_defs.api.http.threads import off_loop
+from platform_defs.graph.port import Graph
+from platform_defs.store import migrate
+from platform_defs.store.engine import read
+from platform_defs.store.errors import SchemaAhead, SchemaBehind
+from platform_defs.work import runners
+
+log = logging.getLogger(__name__)
+
+CHECK_TIMEOUT_S = 2.0
+# what requests cannot do without; the rest is said, but no reason to send them elsewhere
+NEEDED = ("database", "migrations", "graph")
+
+router = APIRouter(tags=["operations"])
+
+
+class Readiness:
+    """The parts that requests need; each check is short and never on the event loop."""
+
+    def __init__(self, engine: Engine, graph: Graph) -> None:
+        self._engine = engine
+        self._graph = graph
+        # a store that hangs keeps its thread: the bound is what later checks may lose to it
+        self._limiters = {name: CapacityLimiter(2) for name in ("database", "migrations", "graph", "runner")}
+
+    async def check(self) -> dict[str, str]:
+        """Part -> "ok" or what is wrong with it."""
+        checks: dict[str, Callable[[], str]] = {
+            "database": self._database,
+            "migrations": self._migrations,
+            "graph": self._ping_graph,
+            "runner": self._runner,
+        }
+        found = await asyncio.gather(*(self._run(name, work) for name, work in checks.items()))
+        return dict(zip(checks, found, strict=True))
+
+    async def _run(self, name: str, work: Callable[[], str]) -> str:
+        try:
+            return await off_loop(work, seconds=CHECK_TIMEOUT_S, limiter=self._limiters[name])
+        except TimeoutError:
+            return f"no answer within {CHECK_TIMEOUT_S:.0f} seconds"
+        except Exception:
+            # the caller is anonymous: addresses and accounts stay in the log
+            log.warning("%s is not ready", name, exc_info=True)
+            return "does not answer"
+
+    def _database(self) -> str:
+        read(self._engine, lambda connection: connection.execute(text("SELECT 1")).scalar_one(), attempts=1)
+        return "ok"
+
+    def _migrations(self) -> str:
+        try:
+            migrate.require_current(self._engine)
+        except (SchemaBehind, SchemaAhead) as error:
+            return str(error)
+        return "ok"
+
+    def _ping_graph(self) -> str:
+        self._graph.ping()
+        return "ok"
+
+    def _runner(self) -> str:
+        alive = runners.alive(self._engine, attempts=1)
+        errors = [runner.load_error for runner in alive if runner.load_error]
+        if alive and not any(runner.definitions for runner in alive):
+            return "no definitions are loaded" + (f": {errors[0]}" if errors else " yet")
+        if errors:
+            return f"goes on with older definitions, because the code location does not load: {errors[0]}"
+        return "ok" if alive else "no runner is alive: runs start cold, rows of work wait for the recovery sensor"
+
+
+@router.get("/healthz", summary="The process lives")
+async def healthz() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@router.get(
+    "/readyz",
+    summary="Database, migrations and graph answer; how the runner is",
+    responses={503: {"description": "Not ready"}},
+)
+async def readyz(request: Request) -> JSONResponse:
+    readiness: Readiness = request.app.state.readiness
+    parts = await readiness.check()
+    wrong = [f"{name}: {state}" for name, state in parts.items() if state != "ok" and name in NEEDED]
+    if wrong:
+        return JSONResponse({"error": "; ".join(wrong), "checks": parts}, status_code=503)
+    return JSONResponse({"status": "ready", "checks": parts})

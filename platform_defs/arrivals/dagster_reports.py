@@ -1,0 +1,92 @@
+"""What Dagster has not heard of: the database remembers which version of an arrival, and which execution, it has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, and_, or_, select, update
+
+from platform_defs.arrivals.execution import Ended
+from platform_defs.arrivals.matching import met
+from platform_defs.arrivals.models.compute import Counts
+from platform_defs.arrivals.op_time import batch_of
+from platform_defs.arrivals.task_log import TaskStatus
+from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_task_log
+
+
+@dataclass(frozen=True)
+class Reported:
+    """An arrival as it is reported: on every dependency that it meets."""
+
+    id: int
+    table: str
+    op_time: str
+    arrival_time: datetime | None  # None where an ETL job wrote what is no time
+    dependencies: tuple[str, ...]
+
+
+def unreported(connection: Connection, since: datetime, limit: int) -> list[Reported]:
+    """Arrivals for published models, the oldest first, in a version that nobody reported."""
+    log = metrics_etl_log.c
+    untold = or_(log.reported_time.is_(None), log.reported_time != log.arrival_time)
+    found = met(since, untold).subquery("found")
+    oldest = select(found.c.id).distinct().order_by(found.c.id).limit(limit).subquery("oldest")
+    query = (
+        select(found.c.id, found.c.table_name, found.c.op_time, found.c.arrival_time, found.c.dependency)
+        .join(oldest, oldest.c.id == found.c.id)
+        .distinct()
+        .order_by(found.c.id, found.c.dependency)
+    )
+    arrivals: dict[int, Reported] = {}
+    for id_, table, op_time, arrival_time, dependency in connection.execute(query):
+        before = arrivals[id_].dependencies if id_ in arrivals else ()
+        arrivals[id_] = Reported(id_, table, batch_of(op_time), arrival_time, (*before, dependency))
+    return list(arrivals.values())
+
+
+def mark(connection: Connection, reported: Sequence[Reported]) -> None:
+    """Notes what was reported; an arrival that came again meanwhile stays unreported."""
+    versions = {arrival.id: arrival.arrival_time for arrival in reported}
+    log = metrics_etl_log.c
+    present = connection.execute(select(log.id, log.arrival_time).where(log.id.in_(versions)).with_for_update())
+    same = [id_ for id_, arrival_time in present if arrival_time == versions[id_]]
+    if same:
+        # copied, not written: on SQLite the query above compares texts, as ETL jobs spell them
+        connection.execute(update(metrics_etl_log).where(log.id.in_(same)).values(reported_time=log.arrival_time))
+
+
+def unreported_executions(connection: Connection, since: datetime, until: datetime, limit: int) -> list[Ended]:
+    """Successful executions that ended in that time and whose run died before it told Dagster, the oldest first."""
+    task, later = metrics_task_log, metrics_task_log.alias("later")
+    # one that was followed by another is left out: told now, its counts would stand above the newer ones
+    followed = (
+        select(later.c.id)
+        .where(
+            and_(later.c.model_id == task.c.model_id, later.c.op_time == task.c.op_time),
+            and_(later.c.status == TaskStatus.SUCCESS, later.c.id > task.c.id),
+        )
+        .exists()
+    )
+    query = (
+        select(task)
+        .where(task.c.status == TaskStatus.SUCCESS, task.c.reported_at.is_(None))
+        .where(task.c.end_time >= since, task.c.end_time < until, ~followed)
+        .order_by(task.c.id)
+        .limit(limit)
+    )
+    return [
+        Ended(
+            row.id,
+            row.model_id,
+            row.op_time,
+            Counts(row.compute_count or 0, row.storage_count or 0),
+            row.missing_tables or [],
+            next_task_id=None,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def mark_executions(connection: Connection, task_ids: Sequence[int], now: datetime) -> None:
+    log = metrics_task_log
+    connection.execute(update(log).where(log.c.id.in_(task_ids)).values(reported_at=now))

@@ -1,0 +1,1 @@
+"""Models: what a model file says, what is stored of it, and the query that computes a batch."""

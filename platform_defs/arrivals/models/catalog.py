@@ -1,0 +1,175 @@
+"""Stored models and KPIs: loaded, listed, published. Dagster's definitions are built from them.
+
+Whatever changes them calls `changed` in the same transaction, so that those who build definitions notice.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, Engine, delete, select, true, update
+
+from platform_defs.arrivals.errors import UnknownModel
+from platform_defs.arrivals.models.file import Contents, Known, ModelFile, checked
+from platform_defs.arrivals.models.model import PLATFORM_SOURCE, PUBLISHED, UNPUBLISHED, Kpi, Model
+from platform_defs.store.engine import transact
+from platform_defs.store.tables.arrivals import metrics_kpi, metrics_model, metrics_model_dependency
+from platform_defs.store.types import utc_now
+from platform_defs.store.upsert import upsert
+
+EXTENDED = "EXTENDED"
+COMPUTED = "COMPUTED"
+# beyond it reading all of them is cheaper than naming them
+MAX_NAMED = 1000
+
+Changed = Callable[[Connection], None]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a load did: models that are new, models that were there, computed KPIs."""
+
+    new: tuple[str, ...]
+    known: tuple[str, ...]
+    computed: tuple[str, ...]
+
+
+def load_models(connection: Connection, model_ids: Sequence[str] | None = None) -> dict[str, Model]:
+    """Models in the order of their ids, without those that do not exist; three queries, however many there are."""
+    wanted = None if model_ids is None else set(model_ids)
+    if wanted is not None and not wanted:
+        return {}
+    dependency, kpi, model = metrics_model_dependency, metrics_kpi, metrics_model
+
+    def among(column: ColumnElement[str]) -> ColumnElement[bool]:
+        return column.in_(sorted(wanted)) if wanted is not None and len(wanted) <= MAX_NAMED else true()
+
+    tables: dict[str, list[str]] = defaultdict(list)
+    for model_id, table in connection.execute(
+        select(dependency.c.model_id, dependency.c.dependency_table_name)
+        .where(among(dependency.c.model_id))
+        .order_by(dependency.c.id)
+    ):
+        tables[model_id].append(table)
+    kpis: dict[str, list[Kpi]] = defaultdict(list)
+    for model_id, kpi_id, name, expression in connection.execute(
+        select(kpi.c.model_id, kpi.c.kpi_id, kpi.c.name, kpi.c.expression)
+        .where(kpi.c.kpi_type == EXTENDED, among(kpi.c.model_id))
+        .order_by(kpi.c.id)
+    ):
+        kpis[model_id].append(Kpi(kpi_id, name or kpi_id, expression))
+    rows = connection.execute(select(model).where(among(model.c.model_id)).order_by(model.c.model_id))
+    return {
+        row.model_id: Model(
+            model_id=row.model_id,
+            name=row.name,
+            depends_on=tuple(tables[row.model_id]),
+            source=row.source or PLATFORM_SOURCE,
+            dimensions=tuple(row.dimensions),
+            sql=row.source_sql,
+            kpis=tuple(kpis[row.model_id]),
+            due=row.due,
+            published=row.state == PUBLISHED,
+        )
+        for row in rows
+        if wanted is None or row.model_id in wanted
+    }
+
+
+def save(engine: Engine, file: ModelFile, *, changed: Changed) -> Saved:
+    """Stores what the file defines, all or nothing; models that it does not name and all states stay as they are."""
+
+    def work(connection: Connection) -> Saved:
+        # first, since the row that it writes makes two loads wait for each other: both must see what the other stored
+        changed(connection)
+        contents = checked(file, _known(connection))
+        return _stored(connection, contents)
+
+    return transact(engine, work)
+
+
+def publish(engine: Engine, model_id: str, *, changed: Changed) -> bool:
+    """From now on arrivals trigger the model; False where they did already."""
+    return _set_state(engine, model_id, PUBLISHED, changed)
+
+
+def unpublish(engine: Engine, model_id: str, *, changed: Changed) -> bool:
+    return _set_state(engine, model_id, UNPUBLISHED, changed)
+
+
+def _set_state(engine: Engine, model_id: str, state: str, changed: Changed) -> bool:
+    model = metrics_model
+    published_at = utc_now() if state == PUBLISHED else None
+    statement = (
+        update(model)
+        .where(model.c.model_id == model_id, model.c.state != state)
+        .values(state=state, published_at=published_at)
+    )
+
+    def work(connection: Connection) -> bool:
+        if connection.execute(statement).rowcount:
+            changed(connection)
+            return True
+        if connection.execute(select(model.c.id).where(model.c.model_id == model_id)).first() is None:
+            raise UnknownModel(f"no model has the id {model_id!r}")
+        return False
+
+    return transact(engine, work)
+
+
+def _known(connection: Connection) -> Known:
+    kpi = metrics_kpi
+    rows = connection.execute(select(kpi.c.kpi_id, kpi.c.kpi_type, kpi.c.model_id, kpi.c.depends_on)).all()
+    return Known(
+        extended={row.kpi_id: row.model_id for row in rows if row.kpi_type == EXTENDED},
+        computed={row.kpi_id: tuple(row.depends_on or ()) for row in rows if row.kpi_type == COMPUTED},
+    )
+
+
+def _stored(connection: Connection, contents: Contents) -> Saved:
+    dependency, kpi, model = metrics_model_dependency, metrics_kpi, metrics_model
+    ids = [each.model_id for each in contents.models]
+    known = set(connection.scalars(select(model.c.model_id).where(model.c.model_id.in_(ids))))
+    upsert(
+        connection,
+        model,
+        [
+            {
+                "model_id": each.model_id,
+                "name": each.name,
+                "source": each.source,
+                "source_sql": each.sql,
+                "dimensions": list(each.dimensions),
+                "due": each.due,
+            }
+            for each in contents.models
+        ],
+        key=["model_id"],
+    )
+    connection.execute(delete(dependency).where(dependency.c.model_id.in_(ids)))
+    upsert(
+        connection,
+        dependency,
+        [
+            {"model_id": each.model_id, "dependency_table_name": table}
+            for each in contents.models
+            for table in each.depends_on
+        ],
+        key=["model_id", "dependency_table_name"],
+    )
+    connection.execute(delete(kpi).where(kpi.c.kpi_type == EXTENDED, kpi.c.model_id.in_(ids)))
+    extended = [
+        (each.kpi_id, each.name, EXTENDED, owner.model_id, each.expression, None)
+        for owner in contents.models
+        for each in owner.kpis
+    ]
+    computed = [
+        (each.kpi_id, each.name, COMPUTED, None, each.expression, list(each.depends_on)) for each in contents.computed
+    ]
+    columns = ("kpi_id", "name", "kpi_type", "model_id", "expression", "depends_on")
+    upsert(connection, kpi, [dict(zip(columns, row, strict=True)) for row in (*extended, *computed)], key=["kpi_id"])
+    return Saved(
+        new=tuple(model_id for model_id in ids if model_id not in known),
+        known=tuple(model_id for model_id in ids if model_id in known),
+        computed=tuple(each.kpi_id for each in contents.computed),
+    )

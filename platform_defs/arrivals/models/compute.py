@@ -1,0 +1,181 @@
+"""Executing a model for a batch: rows are read from the source into a file, then replace what was stored before.
+
+Two steps, so that no lock on the platform's database is held while a slow source is read, and so that whoever reads
+values sees those of one execution, never a mixture.
+"""
+
+import json
+import math
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date, datetime
+from datetime import time as time_of_day
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Engine, delete
+
+from platform_defs.arrivals.errors import ModelFailed
+from platform_defs.arrivals.models.model import Model
+from platform_defs.arrivals.models.sql import render
+from platform_defs.canonical import canonical_json, sha256_hex
+from platform_defs.sources import MAX_MESSAGE, Reading, Sources
+from platform_defs.store.engine import transact
+from platform_defs.store.tables.arrivals import metrics_kpi_value
+from platform_defs.store.upsert import upsert
+
+WRITTEN_ROWS = 1000
+SPOOL_CACHE_KIB = 8 * 1024
+
+
+@dataclass(frozen=True)
+class Counts:
+    """computed: the rows of the result; stored: their values that are not null."""
+
+    computed: int
+    stored: int
+
+
+def compute(
+    engine: Engine,
+    model: Model,
+    op_time: str,
+    *,
+    sources: Sources,
+    timeout_s: float,
+    fence: Callable[[Connection], None] = lambda connection: None,
+) -> Counts:
+    """Runs the query of a batch and replaces that batch's values; ModelFailed leaves the old ones in place.
+
+    `fence` is called last in the transaction that replaces them: it raises where the execution is no longer ours.
+    """
+    with closing(_Spool()) as spool:
+        with sources.reading(model.source, timeout_s) as reading:
+            counts = _read(reading, model, op_time, spool)
+
+        def replace(connection: Connection) -> None:
+            _replace(connection, model, op_time, spool)
+            fence(connection)
+
+        transact(engine, replace)
+    return counts
+
+
+class _Spool:
+    """The result on disk, each combination of dimensions once: SQLite's nameless database ends with its connection."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect("", isolation_level=None)
+        for statement in (
+            "PRAGMA journal_mode = OFF",
+            f"PRAGMA cache_size = -{SPOOL_CACHE_KIB}",
+            "CREATE TABLE spooled (dims_hash BLOB UNIQUE, dims TEXT, kpi_values TEXT)",
+            "BEGIN",
+        ):
+            self._connection.execute(statement)
+
+    def add(self, dims: str, values: Sequence[float | None]) -> bool:
+        """False where the dimensions are there already."""
+        row = (bytes.fromhex(sha256_hex(dims)), dims, json.dumps(values))
+        return self._connection.execute("INSERT OR IGNORE INTO spooled VALUES (?, ?, ?)", row).rowcount == 1
+
+    def rows(self) -> Iterator[tuple[str, dict[str, Any], list[float | None]]]:
+        for dims_hash, dims, values in self._connection.execute("SELECT * FROM spooled"):
+            yield dims_hash.hex(), json.loads(dims), json.loads(values)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _read(reading: Reading, model: Model, op_time: str, spool: _Spool) -> Counts:
+    columns, rows = reading.rows(render(model, reading.dialect, op_time))
+    kpi_ids = [kpi.kpi_id for kpi in model.kpis]
+    dimension_at = _positions(columns, model.dimensions)
+    kpi_at = _positions(columns, kpi_ids)
+    computed = stored = 0
+    for row in rows:
+        dims = {name: _dimension(row[at]) for name, at in zip(model.dimensions, dimension_at, strict=True)}
+        values = [_number(row[at], kpi_id, dims) for kpi_id, at in zip(kpi_ids, kpi_at, strict=True)]
+        if not spool.add(canonical_json(dims), values):
+            raise _failed(f"the query gives more than one row for {_shown(dims)}")
+        computed += 1
+        stored += sum(value is not None for value in values)
+    return Counts(computed, stored)
+
+
+def _positions(columns: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Where the columns are; a database may spell a column as its table does."""
+    positions = []
+    for name in names:
+        at = [i for i, column in enumerate(columns) if column == name]
+        at = at or [i for i, column in enumerate(columns) if column.lower() == name.lower()]
+        if len(at) != 1:
+            raise _failed(f"the query gives {len(at) or 'no'} columns {name}; it gives {', '.join(columns)}")
+        positions.append(at[0])
+    return positions
+
+
+def _dimension(value: Any) -> Any:
+    """As JSON holds it; what JSON has no exact form for is text."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    if isinstance(value, date | datetime | time_of_day):
+        return value.isoformat()
+    if isinstance(value, set | frozenset):  # MySQL's SET
+        return ",".join(sorted(value))
+    return str(value)
+
+
+def _number(value: Any, kpi_id: str, dims: Mapping[str, Any]) -> float | None:
+    if value is None:
+        return None
+    number = math.nan
+    if isinstance(value, int | float | Decimal):
+        try:
+            number = float(value)
+        except (OverflowError, ValueError):  # an integer beyond the range, a signalling NaN
+            number = math.nan
+    if not math.isfinite(number):
+        raise _failed(f"{kpi_id} of {_shown(dims)} is no number: {str(value)[:100]!r}")
+    return number
+
+
+def _shown(dims: Mapping[str, Any]) -> str:
+    return canonical_json(dims) if dims else "the whole batch"
+
+
+def _failed(message: str) -> ModelFailed:
+    return ModelFailed(message[:MAX_MESSAGE])
+
+
+def _replace(connection: Connection, model: Model, op_time: str, spool: _Spool) -> None:
+    table = metrics_kpi_value
+    kpi_ids = [kpi.kpi_id for kpi in model.kpis]
+    # two statements, an index each: values of KPIs that the model no longer has, and of KPIs that another model had
+    connection.execute(delete(table).where(table.c.model_id == model.model_id, table.c.op_time == op_time))
+    connection.execute(delete(table).where(table.c.kpi_id.in_(kpi_ids), table.c.op_time == op_time))
+    values = (
+        {
+            "kpi_id": kpi_id,
+            "op_time": op_time,
+            "model_id": model.model_id,
+            "dims": dims,
+            "dims_hash": dims_hash,
+            "kpi_value": value,
+        }
+        for dims_hash, dims, row in spool.rows()
+        for kpi_id, value in zip(kpi_ids, row, strict=True)
+        if value is not None
+    )
+    while batch := list(islice(values, WRITTEN_ROWS)):
+        upsert(connection, table, batch, key=["kpi_id", "op_time", "dims_hash"])

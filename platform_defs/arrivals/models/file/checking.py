@@ -1,0 +1,83 @@
+"""A file beside what is stored: KPIs of other models, what computed KPIs build on, and circles among them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from platform_defs.arrivals.errors import ModelFileError
+from platform_defs.arrivals.models.file.reading import ModelFile
+from platform_defs.arrivals.models.kpi_expressions import InvalidExpression, cycles, named_kpis
+from platform_defs.arrivals.models.model import ComputedKpi, Model
+from platform_defs.yaml_lines import Problem
+
+
+@dataclass(frozen=True)
+class Known:
+    """The KPIs that are stored: extended ones with their model, computed ones with what they build on."""
+
+    extended: Mapping[str, str] = field(default_factory=dict)
+    computed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A file without a problem."""
+
+    models: tuple[Model, ...]
+    computed: tuple[ComputedKpi, ...]
+
+
+def checked(file: ModelFile, known: Known) -> Contents:
+    """What the file defines, or a ModelFileError with all of its problems."""
+    problems = list(file.problems)
+    # the models of the file are defined by it alone
+    others = {kpi_id: model for kpi_id, model in known.extended.items() if model not in file.model_lines}
+    problems += _taken(file, others, known)
+    defined = {*others, *known.computed, *file.extended_lines, *file.computed_lines}
+    computed = []
+    for kpi in file.computed:
+        try:
+            depends_on = named_kpis(kpi.expression.value, defined)
+            computed.append(ComputedKpi(kpi.kpi_id, kpi.name, kpi.expression.value.strip(), depends_on))
+        except InvalidExpression as error:
+            problems.append(Problem(kpi.expression.line, f"computed KPI {kpi.kpi_id}: {error}"))
+    stored = {kpi_id: names for kpi_id, names in known.computed.items() if kpi_id not in file.computed_lines}
+    problems += _circles(file, stored | {kpi.kpi_id: kpi.depends_on for kpi in computed})
+    if not problems:
+        problems += _left_behind(file, defined, known)
+    if problems:
+        raise ModelFileError([f"{file.name}:{problem.line}: {problem.text}" for problem in sorted(problems)])
+    return Contents(tuple(file.models), tuple(computed))
+
+
+def _taken(file: ModelFile, others: Mapping[str, str], known: Known) -> list[Problem]:
+    problems = [
+        Problem(line, f"KPI {kpi_id} belongs to model {others[kpi_id]}")
+        for lines in (file.extended_lines, file.computed_lines)
+        for kpi_id, line in lines.items()
+        if kpi_id in others
+    ]
+    problems += [
+        Problem(line, f"KPI {kpi_id} is a computed KPI already")
+        for kpi_id, line in file.extended_lines.items()
+        if kpi_id in known.computed
+    ]
+    return problems
+
+
+def _circles(file: ModelFile, depends_on: Mapping[str, tuple[str, ...]]) -> list[Problem]:
+    problems = []
+    for circle in cycles(depends_on):
+        line = next((file.computed_lines[kpi_id] for kpi_id in circle if kpi_id in file.computed_lines), 1)
+        problems.append(Problem(line, f"computed KPIs in a circle: {' -> '.join(circle)}"))
+    return problems
+
+
+def _left_behind(file: ModelFile, defined: set[str], known: Known) -> list[Problem]:
+    """KPIs that the file takes from its models although a stored computed KPI builds on them."""
+    return [
+        Problem(file.model_lines[known.extended[gone]], f"KPI {gone} is gone from the model, but {kpi_id} builds on it")
+        for kpi_id, depends_on in known.computed.items()
+        if kpi_id not in file.computed_lines
+        for gone in depends_on
+        if gone not in defined and gone in known.extended
+    ]

@@ -1,0 +1,172 @@
+"""A file as it stands: models and KPIs with their lines, and what is wrong with each without a look at others."""
+
+import re
+from dataclasses import dataclass, field
+
+import yaml
+
+from platform_defs.arrivals.models.kpi_expressions import KPI_ID
+from platform_defs.arrivals.models.model import PLATFORM_SOURCE, Kpi, Model
+from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query
+from platform_defs.yaml_lines import Fields, NotYaml, Problem, Text, compose
+
+MAX_NAME = 255
+MAX_MODEL_ID = 255
+MAX_TABLE = 255
+MAX_KPI_ID = 64
+MAX_SOURCE = 64
+MAX_DIMENSION = 64
+ID = KPI_ID
+SOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+DUE = re.compile(r"(\+\d{1,3} )?([01]\d|2[0-3]):[0-5]\d", re.ASCII)
+_ID_RULE = "expected a letter, then letters, digits, '_', '.' or '-'"
+_KPI_FIELDS = ("kpi_id", "name", "expression")
+
+
+@dataclass(frozen=True)
+class ReadComputed:
+    """A computed KPI of which it is not yet known what it builds on."""
+
+    kpi_id: str
+    name: str
+    expression: Text
+
+
+@dataclass
+class ModelFile:
+    """What a file says; the lines are also those of models and KPIs that are not as they must be."""
+
+    name: str
+    models: list[Model] = field(default_factory=list)
+    computed: list[ReadComputed] = field(default_factory=list)
+    model_lines: dict[str, int] = field(default_factory=dict)
+    extended_lines: dict[str, int] = field(default_factory=dict)
+    computed_lines: dict[str, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_file(content: bytes, name: str) -> ModelFile:
+    """Everything in the file that can be understood, and all that cannot."""
+    file = ModelFile(name)
+    try:
+        document = compose(content.decode())
+    except UnicodeDecodeError as error:
+        file.problems.append(Problem(content.count(b"\n", 0, error.start) + 1, "no YAML: not UTF-8"))
+        return file
+    except NotYaml as error:
+        file.problems.append(error.problem)
+        return file
+    if document is None:
+        file.problems.append(Problem(1, "expected models or computed_kpis, found nothing"))
+        return file
+    top = Fields.of(document, "the file", file.problems, (), ("models", "computed_kpis"))
+    for node in top.items("models"):
+        _read_model(node, file)
+    for node in top.items("computed_kpis"):
+        _read_computed(node, file)
+    if not (file.problems or file.models or file.computed):
+        file.problems.append(Problem(top.line, "expected models or computed_kpis, found neither"))
+    return file
+
+
+def _read_model(node: yaml.Node, file: ModelFile) -> None:
+    before = len(file.problems)
+    fields = Fields.of(
+        node,
+        "model",
+        file.problems,
+        ("model_id", "name", "depends_on", "sql", "kpis"),
+        ("source", "dimensions", "due"),
+    )
+    model_id = _id(fields, "model_id", MAX_MODEL_ID)
+    if model_id is not None:
+        _claim(file, file.model_lines, model_id, "model")
+    name = fields.text("name", longest=MAX_NAME)
+    depends_on = fields.texts("depends_on", longest=MAX_TABLE)
+    for table in depends_on:
+        if table.value != table.value.strip():
+            fields.problem(table.line, f"depends_on: {table.value!r} has blanks around it, no arrival has")
+    if not depends_on and "depends_on" in fields.nodes and len(file.problems) == before:
+        fields.problem(fields.line, "depends_on: expected at least one table")
+    source = fields.text("source", longest=MAX_SOURCE)
+    if source is not None and not SOURCE.fullmatch(source.value):
+        fields.problem(source.line, f"source: {source.value!r}: expected a letter, then letters, digits or '_'")
+    dimensions = fields.texts("dimensions", longest=MAX_DIMENSION)
+    due = fields.text("due", plain=True)
+    if due is not None and not DUE.fullmatch(due.value):
+        fields.problem(due.line, f"due: {due.value!r}: expected HH:MM, or +1 HH:MM for the day after the batch's")
+    kpis = _read_kpis(fields, file, dimensions)
+    sql = fields.text("sql")
+    if sql is not None and kpis is not None:
+        try:
+            check_query(sql.value, [dimension.value for dimension in dimensions], kpis)
+        except InvalidSql as error:
+            fields.problem(sql.line, f"sql: {error}")
+    if len(file.problems) == before and model_id and name and sql and kpis:
+        file.models.append(
+            Model(
+                model_id=model_id.value,
+                name=name.value,
+                depends_on=tuple(table.value for table in depends_on),
+                source=PLATFORM_SOURCE if source is None else source.value,
+                dimensions=tuple(dimension.value for dimension in dimensions),
+                sql=sql.value,
+                kpis=tuple(kpis),
+                due=None if due is None else due.value,
+            )
+        )
+
+
+def _read_kpis(fields: Fields, file: ModelFile, dimensions: list[Text]) -> list[Kpi] | None:
+    """The extended KPIs of a model; None where one of them is not as it must be."""
+    before = len(file.problems)
+    kpis = []
+    columns = {dimension.value.lower() for dimension in dimensions}
+    for node in fields.items("kpis"):
+        kpi = Fields.of(node, "KPI", file.problems, _KPI_FIELDS)
+        kpi_id, name, expression = (
+            _id(kpi, "kpi_id", MAX_KPI_ID),
+            kpi.text("name", longest=MAX_NAME),
+            kpi.text("expression"),
+        )
+        if kpi_id is not None:
+            _claim(file, file.extended_lines, kpi_id, "KPI")
+            if kpi_id.value.lower() in columns:
+                kpi.problem(kpi_id.line, f"{kpi_id.value} is also a dimension: both would be one column")
+        if expression is not None:
+            try:
+                check_expression(expression.value)
+            except InvalidSql as error:
+                kpi.problem(expression.line, f"expression: {error}")
+        if kpi_id and name and expression:
+            kpis.append(Kpi(kpi_id.value, name.value, expression.value.strip()))
+    if not kpis and "kpis" in fields.nodes and len(file.problems) == before:
+        fields.problem(fields.line, "kpis: expected at least one KPI")
+    return kpis if kpis and len(file.problems) == before else None
+
+
+def _read_computed(node: yaml.Node, file: ModelFile) -> None:
+    fields = Fields.of(node, "computed KPI", file.problems, _KPI_FIELDS)
+    kpi_id, name = _id(fields, "kpi_id", MAX_KPI_ID), fields.text("name", longest=MAX_NAME)
+    expression = fields.text("expression")
+    if kpi_id is not None:
+        _claim(file, file.computed_lines, kpi_id, "KPI")
+    if kpi_id and name and expression:
+        file.computed.append(ReadComputed(kpi_id.value, name.value, expression))
+
+
+def _id(fields: Fields, name: str, longest: int) -> Text | None:
+    found = fields.text(name, longest=longest)
+    if found is not None and not ID.fullmatch(found.value):
+        fields.problem(found.line, f"{name}: {found.value!r}: {_ID_RULE}")
+        return None
+    return found
+
+
+def _claim(file: ModelFile, lines: dict[str, int], claimed: Text, what: str) -> None:
+    others = (lines,) if lines is file.model_lines else (file.extended_lines, file.computed_lines)
+    first = next((known[claimed.value] for known in others if claimed.value in known), None)
+    if first is None:
+        lines[claimed.value] = claimed.line
+    else:
+        file.problems.append(Problem(claimed.line, f"{what} {claimed.value} is there twice, first in line {first}"))

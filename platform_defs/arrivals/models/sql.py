@@ -1,0 +1,255 @@
+"""The SQL of a model: one read-only query, its placeholders, and what a driver is given for a batch.
+
+The author's text is kept: it is parsed to judge it and to find its tables, never written anew. Whether a source is
+MySQL or SQLite is known only when a batch runs, so a file is held against both, and a run against the one it meets.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from platform_defs.arrivals.errors import ModelFailed
+from platform_defs.arrivals.models.model import Kpi, Model
+from platform_defs.arrivals.op_time import rendered
+
+Dialect = Literal["mysql", "sqlite"]
+DIALECTS: tuple[Dialect, ...] = ("mysql", "sqlite")
+
+# it warns of every statement that it takes for an opaque command, which is none of an operator's business
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+_READ_ONLY = "expected one read-only query: SELECT, WITH … SELECT or a set operation"
+_MARK = "op_time_of_the_batch"
+_FORBIDDEN = {
+    exp.Into: "INTO",
+    exp.Lock: "a locking clause",
+    exp.DML: "a statement that writes",
+    exp.Command: "a command",
+}
+_PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
+
+
+def _tokens(strings: str, identifiers: str, comments: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?P<comment>--(?=\s|$)[^\n]*|/\*.*?\*/|{comments})|(?P<string>{strings})|(?P<identifier>{identifiers})"
+        r"|(?P<placeholder>\$\{[^}]*\})|(?P<glued>--)|(?P<other>[\w\s,()=*.]+|.)",
+        re.DOTALL,
+    )
+
+
+_TOKENS = {
+    "mysql": _tokens(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", r"`(?:[^`]|``)*`", r"\#[^\n]*"),
+    "sqlite": _tokens(r"'(?:[^']|'')*'", r'`(?:[^`]|``)*`|"(?:[^"]|"")*"|\[[^\]]*\]', r"(?!)"),
+}
+
+
+class InvalidSql(ValueError):
+    """What is wrong with a query or an expression, in one line."""
+
+
+class _DoesNotParse(InvalidSql):
+    """In this dialect; it may in another."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """As the driver takes it: `:op_time` for SQLite, `%(op_time)s` for MySQL."""
+
+    sql: str
+    parameters: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Expanded:
+    text: str
+    marks: tuple[int, ...]  # where _MARK stands for the batch
+
+
+@dataclass(frozen=True)
+class _Edit:
+    start: int
+    end: int
+    text: str
+
+
+def check_query(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi]) -> None:
+    """Raises InvalidSql unless the text is a query that a model may have."""
+
+    def check(dialect: Dialect) -> None:
+        statement = _parsed(_expanded(sql, dimensions, kpis, dialect), dialect)
+        if statement.is_star:
+            return
+        selected = {name.lower() for name in statement.named_selects}
+        missing = [name for name in (*dimensions, *(kpi.kpi_id for kpi in kpis)) if name.lower() not in selected]
+        if missing:
+            raise InvalidSql(f"the query does not select {', '.join(missing)}")
+
+    _in_either(check)
+
+
+def check_expression(expression: str) -> None:
+    """Raises InvalidSql unless the text is one value that a query may select."""
+
+    def check(dialect: Dialect) -> None:
+        value = _assembled(["SELECT ", *_kpi_pieces(expression, dialect)])
+        statement = _parsed(value, dialect)
+        others = [name for name, part in statement.args.items() if part and name != "expressions"]
+        if not isinstance(statement, exp.Select) or others or len(statement.expressions) != 1:
+            raise InvalidSql("expected one value, such as SUM(amount)")
+        if isinstance(statement.expressions[0], exp.Alias) or statement.expressions[0].is_star:
+            raise InvalidSql("expected one value without a name, such as SUM(amount)")
+
+    _in_either(check)
+
+
+def render(model: Model, dialect: Dialect, op_time: str) -> Query:
+    """The query of a batch: placeholders filled in, also those in the names of tables."""
+    try:
+        expanded = _expanded(model.sql, model.dimensions, model.kpis, dialect)
+        statement = _parsed(expanded, dialect)
+    except InvalidSql as error:
+        raise ModelFailed(f"the SQL of the model: {error}") from None
+    names = {table: rendered(table, op_time) for table in model.depends_on}
+    bound = "%(op_time)s" if dialect == "mysql" else ":op_time"
+    edits = [_Edit(start, start + len(_MARK) + 1, bound) for start in expanded.marks]
+    edits += _renamed(statement, names)
+    return Query(_edited(expanded.text, edits, dialect), {"op_time": op_time})
+
+
+def quoted(name: str) -> str:
+    """In backticks on SQLite too: in its double quotes a column that does not exist is a text."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _in_either(check: Callable[[Dialect], None]) -> None:
+    """MySQL's verdict where its grammar takes the text, else SQLite's; the reason given is MySQL's."""
+    first: InvalidSql | None = None
+    for dialect in DIALECTS:
+        try:
+            return check(dialect)
+        except _DoesNotParse as error:
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def _expanded(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi], dialect: Dialect) -> _Expanded:
+    known: dict[str, list[str | None]] = {"op_time": [None], "kpis": []}
+    if dimensions:
+        known["dimGroup"] = [", ".join(map(quoted, dimensions))]
+    for kpi in kpis:
+        known["kpis"] += [", "] if known["kpis"] else []
+        known["kpis"] += [*_kpi_pieces(kpi.expression, dialect), f" AS {quoted(kpi.kpi_id)}"]
+    return _assembled(_pieces(sql, dialect, known))
+
+
+def _kpi_pieces(expression: str, dialect: Dialect) -> list[str | None]:
+    if any(token.lastgroup == "comment" for token in _TOKENS[dialect].finditer(expression)):
+        raise InvalidSql("a comment would swallow what follows the expression")
+    return list(_pieces(expression, dialect, {"op_time": [None]}))
+
+
+def _pieces(sql: str, dialect: Dialect, known: Mapping[str, Sequence[str | None]]) -> Iterator[str | None]:
+    """The text with its placeholders filled in; None stands for the batch."""
+    for token in _TOKENS[dialect].finditer(sql):
+        kind, text = token.lastgroup, token[0]
+        if kind == "placeholder":
+            name = text[2:-1]
+            if name == "dimGroup" and name not in known and "kpis" in known:
+                raise InvalidSql("${dimGroup} in a model without dimensions")
+            if name not in known:
+                raise InvalidSql(f"unknown placeholder {text}; known are {', '.join(f'${{{each}}}' for each in known)}")
+            yield from known[name]
+        elif kind == "string" and text[1:-1] == "${op_time}":
+            yield None
+        elif kind in ("string", "identifier") and (found := _PLACEHOLDER.search(text)):
+            raise InvalidSql(f"{found[0]} inside {text}: a placeholder stands alone, use CONCAT or ||")
+        elif kind == "glued":
+            raise InvalidSql("-- without a space behind it is a comment on SQLite and two signs on MySQL")
+        elif kind == "comment" and text.startswith(("/*!", "/*M!")):
+            raise InvalidSql(f"{text}: MySQL executes such a comment")
+        else:
+            yield text
+
+
+def _assembled(pieces: Iterable[str | None]) -> _Expanded:
+    parts: list[str] = []
+    marks: list[int] = []
+    length = 0
+    for piece in pieces:
+        if piece is None:
+            marks.append(length)
+        parts.append(f":{_MARK}" if piece is None else piece)
+        length += len(parts[-1])
+    return _Expanded("".join(parts), tuple(marks))
+
+
+def _parsed(expanded: _Expanded, dialect: Dialect) -> exp.Query:
+    try:
+        found = sqlglot.parse(expanded.text, read=dialect)
+    except SqlglotError as error:
+        raise _DoesNotParse(f"does not parse: {_reason(error)}") from None
+    except RecursionError:
+        raise InvalidSql("does not parse: nested too deeply") from None
+    statements = [statement for statement in found if statement and not isinstance(statement, exp.Semicolon)]
+    if len(statements) != 1:
+        raise InvalidSql(f"{_READ_ONLY}, not {len(statements)} statements")
+    statement = statements[0]
+    if not isinstance(statement, exp.Select | exp.SetOperation | exp.Subquery) or not statement.selects:
+        raise InvalidSql(_READ_ONLY)
+    for node in statement.walk():
+        for forbidden, name in _FORBIDDEN.items():
+            if isinstance(node, forbidden):
+                raise InvalidSql(f"{_READ_ONLY}; found {name}")
+        if isinstance(node, exp.Placeholder) and node.name != _MARK:
+            raise InvalidSql(f"unknown parameter {node.sql(dialect)}; the batch is written ${{op_time}}")
+    return statement
+
+
+def _reason(error: SqlglotError) -> str:
+    if not isinstance(error, ParseError) or not error.errors:
+        return " ".join(str(error).split())
+    first = error.errors[0]
+    # it speaks of its own classes where a part is missing
+    what = re.sub(
+        r"^Required keyword.*|( but got <.*)", lambda found: "" if found[1] else "incomplete", str(first["description"])
+    )
+    return f"{what} at line {first['line']}, column {first['col']} of the SQL"
+
+
+def _renamed(statement: exp.Query, names: Mapping[str, str]) -> Iterator[_Edit]:
+    """Tables under the names by which they arrived; their columns still find them by an alias."""
+    own = {cte.alias for cte in statement.find_all(exp.CTE)}
+    for table in statement.find_all(exp.Table):
+        parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
+        if not parts or (len(parts) == 1 and parts[0].name in own):
+            continue
+        whole = ".".join(part.name for part in parts)
+        if whole not in names:
+            parts = parts[-1:]  # the query may say in which database a dependency lies
+        written = ".".join(part.name for part in parts)
+        arrived = names.get(written, written)
+        if arrived == written:
+            continue
+        pieces = arrived.split(".") if len(parts) > 1 else [arrived]
+        alias = "" if table.alias or table.args.get("partition") else f" AS {quoted(parts[-1].name)}"
+        yield _Edit(parts[0].meta["start"], parts[-1].meta["end"] + 1, ".".join(map(quoted, pieces)) + alias)
+
+
+def _edited(text: str, edits: Iterable[_Edit], dialect: Dialect) -> str:
+    done, result = 0, []
+    for edit in sorted(edits, key=lambda edit: edit.start):
+        result += [_as_written(text[done : edit.start], dialect), edit.text]
+        done = edit.end
+    return "".join([*result, _as_written(text[done:], dialect)])
+
+
+def _as_written(text: str, dialect: Dialect) -> str:
+    """The MySQL driver looks for its `%(name)s` inside texts too; `%(any)%` is how it writes a percent sign."""
+    return text.replace("%(", "%(percent)%(") if dialect == "mysql" else text

@@ -1,0 +1,1 @@
+"""Who hears of a finished execution: affected KPIs, subscriptions to them, the message."""

@@ -1,0 +1,1 @@
+"""What one event says about the asset graph, as facts."""

@@ -1,0 +1,86 @@
+"""The fine-grained changes of alter_table: moves (renames and drops) one after the other, all else by the last name.
+
+The facts of an event apply in their order, so moves are said in the order of the changes, each about the names as they
+are by then; properties are folded and said once, of the names after all moves.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from platform_defs.lineage.extract.columns import picked
+from platform_defs.lineage.extract.gravitino.containers import text_of
+from platform_defs.lineage.facts import Dropped, Ref, Renamed
+
+# change -> which of its keys says which property of the column
+_COLUMN_CHANGES = {
+    "ADD_COLUMN": {
+        "dataType": "dataType",
+        "columnComment": "description",
+        "nullable": "nullable",
+        "autoIncrement": "autoIncrement",
+        "defaultValue": "defaultValue",
+    },
+    "UPDATE_COLUMN_TYPE": {"dataType": "dataType"},
+    "UPDATE_COLUMN_COMMENT": {"newComment": "description"},
+    "UPDATE_COLUMN_NULLABILITY": {"nullable": "nullable"},
+    "UPDATE_COLUMN_DEFAULT_VALUE": {"defaultValue": "defaultValue"},
+    "UPDATE_COLUMN_AUTO_INCREMENT": {"autoIncrement": "autoIncrement"},
+    "UPDATE_COLUMN_POSITION": {},
+}
+
+
+class Changes:
+    """What a list of changes makes of a table: its name afterwards, its moves, its properties and its columns' ones."""
+
+    def __init__(self, table: Ref, changes: object) -> None:
+        self.table = table
+        self.moves: list[Renamed | Dropped] = []
+        self.props: dict[str, Any] = {}
+        self._columns: dict[str, dict[str, Any]] = {}
+        for change in changes if isinstance(changes, list) else ():
+            if isinstance(change, dict):
+                self._apply(str(change.get("type", "")).upper(), change)
+
+    @property
+    def columns(self) -> dict[Ref, dict[str, Any]]:
+        """The columns that were added or changed, with the properties that the changes gave them."""
+        return {self._column(name): props for name, props in self._columns.items()}
+
+    def _apply(self, kind: str, change: Mapping[str, Any]) -> None:
+        match kind:
+            case "RENAME_TABLE":
+                self._rename_table(_word(change, "newName"))
+            case "UPDATE_COMMENT":
+                self.props["description"] = _word(change, "newComment")
+            case "SET_PROPERTY" if key := _word(change, "propertyKey"):
+                value = change.get("propertyValue")
+                self.props[f"properties.{key}"] = None if value is None else text_of(value)
+            case "REMOVE_PROPERTY" if key := _word(change, "propertyKey"):
+                self.props[f"properties.{key}"] = None
+            case "DELETE_COLUMN" if name := _word(change, "columnName"):
+                self._columns.pop(name, None)
+                self.moves.append(Dropped(self._column(name)))
+            case "RENAME_COLUMN":
+                self._rename_column(_word(change, "oldColumnName"), _word(change, "newColumnName"))
+            case _ if kind in _COLUMN_CHANGES:
+                if name := _word(change, "columnName"):
+                    self._columns.setdefault(name, {}).update(picked(change, _COLUMN_CHANGES[kind]))
+
+    def _rename_table(self, name: str | None) -> None:
+        if name and name != self.table.name[-1]:
+            renamed = Ref("table", (*self.table.name[:-1], name))
+            self.moves.append(Renamed(self.table, renamed))
+            self.table = renamed
+
+    def _rename_column(self, old: str | None, new: str | None) -> None:
+        if old and new and old != new:
+            self.moves.append(Renamed(self._column(old), self._column(new)))
+            self._columns[new] = self._columns.pop(old, {})
+
+    def _column(self, name: str) -> Ref:
+        return Ref("column", (*self.table.name, name))
+
+
+def _word(change: Mapping[str, Any], key: str) -> str | None:
+    value = change.get(key)
+    return value if type(value) is str and value else None

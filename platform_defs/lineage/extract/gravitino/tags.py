@@ -1,0 +1,50 @@
+"""associate_tags: ties an asset to tags, and a column to its value domain by a tag named `vd:<CODE>`."""
+
+from typing import Any
+
+from platform_defs.lineage.events import Dataset, Event
+from platform_defs.lineage.extract.columns import is_deleted
+from platform_defs.lineage.extract.facts_builder import Found
+from platform_defs.lineage.extract.gravitino.containers import targets
+from platform_defs.lineage.extract.gravitino.names import ref_of
+from platform_defs.lineage.facts import Fact, Linked, LinkSet, Ref, Unlinked
+
+VALUE_DOMAIN_PREFIX = "vd:"
+_KINDS = ("catalog", "schema", "table", "column")
+_EDGES = frozenset({"HAS_TAG", "HAS_VALUE_DOMAIN"})
+
+
+def associate_tags(event: Event) -> Found:
+    facts: list[Fact] = []
+    for dataset in targets(event):
+        facts.extend(_facts(dataset))
+    return Found(tuple(facts))
+
+
+def _facts(dataset: Dataset) -> list[Fact]:
+    facet = dataset.facet("gravitinoTag")
+    kind = str(facet.get("objectType", "")).lower()
+    tagged = ref_of(kind, dataset) if kind in _KINDS else None
+    if tagged is None:
+        return []
+    if is_deleted(facet):
+        return [LinkSet(tagged, _EDGES, ())]
+    added, removed = _names(facet.get("tagsToAdd")), _names(facet.get("tagsToRemove"))
+    whole = facet.get("associatedTags")
+    # the resulting set says more than the change does, unless it contradicts it
+    if isinstance(whole, list) and set(added) <= set(_names(whole)) and not set(removed) & set(_names(whole)):
+        return [LinkSet(tagged, _EDGES, tuple(_link(tagged, name) for name in _names(whole)))]
+    links = [_link(tagged, name) for name in removed]
+    unlinked = [Unlinked(link.type, link.source, link.target) for link in links]
+    return [*unlinked, *(_link(tagged, name) for name in added)]
+
+
+def _link(tagged: Ref, name: str) -> Linked:
+    if name.startswith(VALUE_DOMAIN_PREFIX) and len(name) > len(VALUE_DOMAIN_PREFIX):
+        return Linked("HAS_VALUE_DOMAIN", tagged, Ref("valuedomain", (name.removeprefix(VALUE_DOMAIN_PREFIX),)))
+    return Linked("HAS_TAG", tagged, Ref("tag", (name,)))
+
+
+def _names(value: Any) -> list[str]:
+    names = value if isinstance(value, list) else ()
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))

@@ -1,0 +1,1 @@
+"""From a request body to an item of the sink: tenant rules, known tenants, refused events."""

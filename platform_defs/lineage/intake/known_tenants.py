@@ -1,0 +1,46 @@
+"""The tenants on record, remembered for a moment: most events of a process belong to few tenants."""
+
+import time
+
+from sqlalchemy import ColumnElement, Engine, select
+
+from platform_defs.access.tenants import Tenant, add_tenant
+from platform_defs.store.engine import read
+from platform_defs.store.tables.access import tenants
+
+MEMORY_S = 30.0
+MAX_REMEMBERED = 10_000
+
+
+class StoredTenants:
+    """A tenant on record never changes its code, so only absence must be asked for again."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._by_id: dict[int, tuple[Tenant, float]] = {}
+
+    def by_id(self, tenant_id: int) -> Tenant | None:
+        known = self._by_id.get(tenant_id)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        return self._remember(self._find(tenants.c.tenant_id == tenant_id))
+
+    def by_code(self, code: str) -> Tenant | None:
+        return self._remember(self._find(tenants.c.tenant_code == code))
+
+    def record(self, tenant: Tenant) -> None:
+        """Raises TenantError where another process recorded a contradiction first."""
+        add_tenant(self._engine, tenant)
+        self._remember(tenant)
+
+    def _find(self, condition: ColumnElement[bool]) -> Tenant | None:
+        query = select(tenants).where(condition)
+        row = read(self._engine, lambda connection: connection.execute(query).one_or_none(), attempts=2)
+        return None if row is None else Tenant(row.tenant_id, row.tenant_code, row.tenant_name)
+
+    def _remember(self, tenant: Tenant | None) -> Tenant | None:
+        if tenant is not None:
+            if len(self._by_id) >= MAX_REMEMBERED:
+                self._by_id = {}
+            self._by_id[tenant.id] = (tenant, time.monotonic() + MEMORY_S)
+        return tenant

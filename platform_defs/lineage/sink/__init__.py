@@ -1,0 +1,1 @@
+"""Group commit of events into the raw table and the graph."""

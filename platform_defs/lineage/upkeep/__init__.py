@@ -1,0 +1,1 @@
+"""Recovery, rebuild and retention of what the sink stored."""

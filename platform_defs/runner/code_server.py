@@ -1,0 +1,140 @@
+"""Asks the code server for new definitions when rows changed from which they are built, such as published models.
+
+Webserver and daemon watch the server and show what it has loaded. Nothing that executes waits for any of this.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import yaml
+from dagster._api.list_repositories import sync_list_repositories_grpc
+from dagster._core.errors import DagsterUserCodeProcessError, DagsterUserCodeUnreachableError
+from dagster._grpc.client import DagsterGrpcClient
+from sqlalchemy import Engine
+
+from platform_defs.errors import PlatformError
+from platform_defs.settings import Settings
+from platform_defs.work.definition_versions import rows_changed_at
+
+# A load of many models is many commands: one reload follows the last of them.
+QUIET_S = 2.0
+AGAIN_S = 10.0
+LONGEST_AGAIN_S = 60.0
+TIMEOUT_S = 180
+_ASKING = threading.Lock()
+_log = logging.getLogger(__name__)
+
+
+class ReloadFailed(PlatformError):
+    """The code server did not answer, or the definitions did not load in it."""
+
+
+class DoesNotLoad(ReloadFailed):
+    """The new definitions did not load: the code server serves none, and its sensors do not tick."""
+
+
+class CodeServer:
+    """The code server that the workspace of `platform up` names; under another supervisor there is none to ask."""
+
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        self._workspace = settings.dagster_home / "workspace.yaml"
+        self._engine = engine
+
+    def may_be_behind(self) -> bool:
+        """Whether a row changed since it was started: nobody may have told it."""
+        if not self._workspace.exists():
+            return False
+        started = datetime.fromtimestamp(self._workspace.stat().st_mtime, UTC)
+        changed = rows_changed_at(self._engine)
+        return changed is not None and changed >= started
+
+    def reload(self) -> None:
+        """Returns when it serves the new definitions; what it served before goes on until then, or until they fail."""
+        if not self._workspace.exists():
+            return
+        server = yaml.safe_load(self._workspace.read_text(encoding="utf-8"))["load_from"][0]["grpc_server"]
+        client = DagsterGrpcClient(port=server["port"], host=server["host"])
+        try:
+            client.reload_code(timeout=TIMEOUT_S)
+            # the answer to a reload says nothing of how it went
+            sync_list_repositories_grpc(client)
+        except DagsterUserCodeProcessError as error:
+            raise DoesNotLoad(_reason(error)) from None
+        except DagsterUserCodeUnreachableError as error:
+            raise ReloadFailed(f"the code server does not answer: {str(error).splitlines()[0]}") from None
+
+
+class Reloads:
+    """When to ask: once the rows are quiet, one reload at a time, again after a failure."""
+
+    def __init__(self, server: CodeServer) -> None:
+        self._server = server
+        self._seen: str | None = None
+        self._done: str | None = None
+        self._not_before = 0.0
+        self._asking: threading.Thread | None = None
+        self._complaint: str | None = None
+
+    def step(self, rows: str, now: float) -> None:
+        """To be called often with what the rows are now; never waits for the code server."""
+        if self._seen is None:
+            self._done = None if self._server.may_be_behind() else rows
+        if rows != self._seen:
+            self._seen, self._not_before = rows, now + QUIET_S
+        if rows == self._done or now < self._not_before or (self._asking is not None and self._asking.is_alive()):
+            return
+        self._not_before = now + AGAIN_S
+        self._asking = threading.Thread(target=self._reload, args=(rows,), name="reload", daemon=True)
+        self._asking.start()
+
+    def _reload(self, rows: str) -> None:
+        try:
+            self._server.reload()
+        except (PlatformError, OSError) as error:
+            if str(error) != self._complaint:
+                _log.error("the code server could not load what was published, and is asked again: %s", error)
+            self._complaint = str(error)
+        else:
+            _log.info("the code server has loaded what was published")
+            self._done, self._complaint = rows, None
+
+
+def ask(server: CodeServer, pause: Callable[[float], object] = time.sleep) -> None:
+    """For a process of the code server itself: one request at a time, not waited for, until the definitions loaded.
+
+    Where they do not load, no sensor is left that could ask on a later tick: the thread, which is no daemon, keeps
+    this process, that the code server has ended, until they do.
+    """
+    if _ASKING.acquire(blocking=False):
+        threading.Thread(target=_until_loaded, args=(server, pause), name="reload", daemon=False).start()
+
+
+def _until_loaded(server: CodeServer, pause: Callable[[float], object]) -> None:
+    again_s = AGAIN_S
+    try:
+        while not _has_loaded(server):
+            pause(again_s)
+            again_s = min(2 * again_s, LONGEST_AGAIN_S)
+    except (PlatformError, OSError) as error:
+        _log.error("the code server could not be asked for what was published; the next tick does: %s", error)
+    finally:
+        _ASKING.release()
+
+
+def _has_loaded(server: CodeServer) -> bool:
+    try:
+        server.reload()
+    except DoesNotLoad as error:
+        _log.error("the code server could not load what was published, and is asked again: %s", error)
+        return False
+    return True
+
+
+def _reason(error: DagsterUserCodeProcessError) -> str:
+    info = error.user_code_process_error_infos[0]
+    while info.cause is not None:
+        info = info.cause
+    return info.message.strip().splitlines()[-1]

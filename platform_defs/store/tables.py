@@ -1,6 +1,0 @@
-"""All tables in one place: importing this module fills the metadata."""
-
-from platform_defs.store import access, arrivals, chains, graph, ingest, lineage, registry, webhooks, work
-from platform_defs.store.metadata import metadata
-
-__all__ = ["access", "arrivals", "chains", "graph", "ingest", "lineage", "metadata", "registry", "webhooks", "work"]
