@@ -25,7 +25,6 @@ from sqlalchemy.engine import make_url
 from platform_defs.arrivals import recovery
 from platform_defs.arrivals.readiness import Verdict, verdict
 from platform_defs.arrivals.standings import dependents
-from platform_defs.runner.arrivals import queue
 from platform_defs.store.engine import open_engine, read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_input
 from tests.arrivals.world import add_models, task_log
@@ -128,7 +127,7 @@ def readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[f
     event.remove(engine, "before_cursor_execute", count)
     return (
         _median(times, lambda: read(engine, judge)),
-        _median(3, lambda: recovery.sweep(engine, queue, timedelta(days=7), datetime.now(UTC))),
+        _median(3, lambda: recovery.sweep(engine, timedelta(days=7), datetime.now(UTC))),
         queries,
     )
 

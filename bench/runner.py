@@ -38,9 +38,9 @@ def throughput(home: Path, runs: int) -> float:
     """Runs per minute with 8 slots, as rows of work."""
     engine = open_engine(f"sqlite:///{home}/platform.db")
     began = time.monotonic()
-    rows = [rows.enqueue(engine, "selfcheck", {}) for _ in range(runs)]
+    written = [rows.enqueue(engine, "selfcheck", {}) for _ in range(runs)]
     wake(home)
-    for row in rows:
+    for row in written:
         assert rows.wait(engine, row.id, 300).status is rows.Status.SUCCEEDED
     elapsed = time.monotonic() - began
     engine.dispose()

@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 from dagster import ConfigurableResource, ResourceDependency
 
 from platform_defs.arrivals.execution import House
-from platform_defs.runner.arrivals import queue
 from platform_defs.settings import Settings
 from platform_defs.sources import Sources
 from platform_defs.webhooks import deliveries
@@ -14,7 +13,7 @@ from resources.database import DatabaseResource
 
 
 class HouseResource(ConfigurableResource["HouseResource"]):
-    """Database, sources, queue and webhooks of the settings; their URLs are no settings of the resource."""
+    """Database, sources and webhooks of the settings; their URLs are no settings of the resource."""
 
     database: ResourceDependency[DatabaseResource]
 
@@ -25,6 +24,5 @@ class HouseResource(ConfigurableResource["HouseResource"]):
             engine=engine,
             sources=Sources(engine, settings.sources),
             timeout_s=settings.model_timeout_s,
-            queue=queue,
             notify=partial(deliveries.write, zone=ZoneInfo(settings.zone)),
         )

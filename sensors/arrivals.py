@@ -31,16 +31,15 @@ from platform_defs.arrivals.lateness import Late
 from platform_defs.arrivals.lateness_rotation import Turns
 from platform_defs.arrivals.recovery import Dead, Swept
 from platform_defs.errors import PlatformError
-from platform_defs.runner.arrivals import queue
 from platform_defs.runner.code_server import CodeServer, ask
 from platform_defs.runner.launcher import WarmRunLauncher
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import metrics_task_log
 from platform_defs.webhooks import deliveries
+from platform_defs.webhooks.kinds_of_work import WEBHOOK_SEND
 from platform_defs.work import rows
 from platform_defs.work.definition_versions import rows_of
-from platform_defs.work.jobs import WEBHOOK_SEND
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 
@@ -62,10 +61,8 @@ def arrivals(context: SensorEvaluationContext) -> SkipReason:
         ended: list[Dead] = parts.attempt(
             "look for ended runs", lambda: _ended_runs(instance, engine, longest, now), []
         )
-        settled = parts.attempt("settle what died", lambda: recovery.settle(engine, queue, now, ended), Swept())
-        begun: dict[Batch, int] = parts.attempt(
-            "begin what is due", lambda: recovery.sweep(engine, queue, lookback, now), {}
-        )
+        settled = parts.attempt("settle what died", lambda: recovery.settle(engine, now, ended), Swept())
+        begun: dict[Batch, int] = parts.attempt("begin what is due", lambda: recovery.sweep(engine, lookback, now), {})
         sending = parts.attempt("have webhooks sent", lambda: _send_overdue(engine, now), False)
         if settled.begun or begun or sending:
             wake(settings.home)

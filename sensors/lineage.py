@@ -21,11 +21,11 @@ from dagster import (
 
 from assets.lineage import lineage_retention
 from platform_defs.lineage import observations
+from platform_defs.lineage.kinds_of_work import LINEAGE_APPLY
 from platform_defs.lineage.observations import Observation, Position
 from platform_defs.lineage.upkeep.recovery import is_needed
 from platform_defs.settings import Settings
 from platform_defs.work import rows
-from platform_defs.work.jobs import LINEAGE_APPLY
 from resources.database import DatabaseResource
 
 # At most one row of work per interval, and none while one is open: a failing store is tried again, but not every tick.

@@ -20,10 +20,11 @@ from assets.arrivals import arrival_report, model_run, webhook_send
 from assets.lineage import lineage_apply
 from assets.selfcheck import selfcheck
 from platform_defs.runner.closing import close
+from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.runner.launcher import WarmRunLauncher
 from platform_defs.work import rows, runners
 from platform_defs.work.errors import WorkError
-from platform_defs.work.jobs import WORK_TAG, drive
+from platform_defs.work.jobs import WORK_TAG
 from platform_defs.work.rows import Status, Work
 from resources.database import DatabaseResource
 
@@ -90,7 +91,7 @@ def _unclaimed(engine: Engine) -> list[Work]:
 
 
 def _request(row: Work) -> RunRequest:
-    wanted = drive(row.kind, row.payload)
+    wanted = job_launch(row.kind, row.payload)
     return RunRequest(
         run_key=f"work-{row.id}-{row.attempts}",
         job_name=wanted.job_name,

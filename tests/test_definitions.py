@@ -8,7 +8,7 @@ import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus, Definitions
 
 import platform_defs.definitions
-from platform_defs.work.jobs import KINDS, drive
+from platform_defs.runner.kinds_of_work import KINDS_OF_WORK, job_launch
 
 ASSETS = ["selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
 JOBS = [
@@ -53,7 +53,7 @@ def test_every_asset_and_job_explains_itself_in_the_ui(defs: Definitions) -> Non
 
 def test_every_kind_of_work_is_a_job_that_the_recovery_may_launch(defs: Definitions) -> None:
     payload = {"model_id": "M", "op_time": "20251219"}
-    jobs = {drive(kind, payload).job_name for kind in KINDS}
+    jobs = {job_launch(kind, payload).job_name for kind in KINDS_OF_WORK}
     assert {job.name for job in defs.get_repository_def().get_sensor_def("work_recovery").jobs} == jobs
 
 

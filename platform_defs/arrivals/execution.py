@@ -11,7 +11,7 @@ from platform_defs.arrivals.errors import ArrivalsError, InvalidArrival, ModelFa
 from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.compute import Counts, compute
 from platform_defs.arrivals.op_time import normalised
-from platform_defs.arrivals.ports import Notify, Queue
+from platform_defs.arrivals.ports import Notify
 from platform_defs.arrivals.readiness import missing
 from platform_defs.arrivals.task_log import Begun, TakenOver, TaskStatus
 from platform_defs.logs import mask
@@ -26,7 +26,6 @@ class House:
     engine: Engine
     sources: Sources
     timeout_s: float
-    queue: Queue
     notify: Notify
 
 
@@ -78,13 +77,12 @@ def _run(house: House, begun: Begun) -> Ended:
     # not BaseException: a run that is told to end leaves its task to the recovery, which knows who wanted the end
     except Exception as error:
         message = described(error)
-        task_log.finish(house.engine, begun, TaskStatus.FAILED, house.queue, house.notify, message=message)
+        task_log.finish(house.engine, begun, TaskStatus.FAILED, house.notify, message=message)
         raise ModelFailed(message) from error
     following = task_log.finish(
         house.engine,
         begun,
         TaskStatus.SUCCESS,
-        house.queue,
         house.notify,
         compute_count=counts.computed,
         storage_count=counts.stored,

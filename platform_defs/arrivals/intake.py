@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Engine, select
 
 from platform_defs.arrivals.errors import InvalidArrival
 from platform_defs.arrivals.op_time import normalised
-from platform_defs.arrivals.ports import Queue
 from platform_defs.arrivals.readiness import Standing, Verdict, next_arrival, verdict
 from platform_defs.arrivals.standings import dependents, standings
 from platform_defs.arrivals.task_log import Task, Trigger, begin_due, decide, last_success, trigger
@@ -55,32 +54,32 @@ def parse(body: Any) -> Arrival:
     return Arrival(table, normalised(_text(body, "opTime")))
 
 
-def arrive(engine: Engine, arrival: Arrival, queue: Queue) -> Outcome:
+def arrive(engine: Engine, arrival: Arrival) -> Outcome:
     def record(connection: Connection) -> Outcome:
         now = datetime.now(UTC)
         _record(connection, arrival, now)
         found = dependents(connection, arrival.table, arrival.op_time)
-        return _judge(connection, found, queue, now) if found else Outcome(depended_on=False)
+        return _judge(connection, found, now) if found else Outcome(depended_on=False)
 
     outcome = decide(engine, record)
     if outcome.waiting and not is_serial(engine):
-        _look_again(engine, outcome, arrival.op_time, queue)
+        _look_again(engine, outcome, arrival.op_time)
     return outcome
 
 
-def _look_again(engine: Engine, outcome: Outcome, op_time: str, queue: Queue) -> None:
+def _look_again(engine: Engine, outcome: Outcome, op_time: str) -> None:
     """Two tables that arrive at the same moment do not see each other before both are committed: the later one does."""
     batches = [(model_id, op_time) for model_id in outcome.waiting]
     found = read(engine, lambda connection: standings(connection, batches))
     ready = [(one.model_id, one.op_time) for one in found if verdict(one) not in (Verdict.WAITING, Verdict.UNPUBLISHED)]
     if ready:
-        begun = begin_due(engine, ready, queue, Trigger.ARRIVAL, datetime.now(UTC))
+        begun = begin_due(engine, ready, Trigger.ARRIVAL, datetime.now(UTC))
         outcome.begun.update({model_id: task_id for (model_id, _), task_id in begun.items()})
         outcome.busy.extend(batch[0] for batch in ready if batch not in begun)
         outcome.waiting[:] = [model_id for model_id in outcome.waiting if (model_id, op_time) not in ready]
 
 
-def _judge(connection: Connection, found: Sequence[Standing], queue: Queue, now: datetime) -> Outcome:
+def _judge(connection: Connection, found: Sequence[Standing], now: datetime) -> Outcome:
     outcome = Outcome(depended_on=True)
     due = []
     for standing in found:
@@ -95,7 +94,7 @@ def _judge(connection: Connection, found: Sequence[Standing], queue: Queue, now:
             case _:
                 due.append(batch)
     if due:
-        begun = trigger(connection, due, queue, Trigger.ARRIVAL, now)
+        begun = trigger(connection, due, Trigger.ARRIVAL, now)
         outcome.begun.update({model_id: task_id for (model_id, _), task_id in begun.items()})
         outcome.busy.extend(batch[0] for batch in due if batch not in begun)
     return outcome

@@ -1,25 +1,10 @@
-"""What table arrival needs from others: a queue for rows of work, and somebody to write webhook deliveries."""
+"""What table arrival needs from others: a function that writes the webhook deliveries of an execution."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import Connection
-
-
-@dataclass(frozen=True)
-class Queued:
-    """A row of work and the Dagster run that it will be."""
-
-    work_id: int
-    run_id: str
-
-
-class Queue(Protocol):
-    """Writes rows of work in the caller's transaction, one per payload, in their order."""
-
-    def __call__(self, connection: Connection, payloads: Sequence[Mapping[str, Any]]) -> list[Queued]: ...
 
 
 class Notify(Protocol):

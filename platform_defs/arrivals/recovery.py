@@ -10,7 +10,6 @@ from platform_defs.arrivals import task_log
 from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.matching import batch_name, dashed_name, rendered_name
 from platform_defs.arrivals.models.model import PUBLISHED
-from platform_defs.arrivals.ports import Queue
 from platform_defs.arrivals.readiness import Verdict, starts_again, verdict
 from platform_defs.arrivals.standings import standings
 from platform_defs.arrivals.task_log import Trigger, begin_due, decide, trigger
@@ -52,7 +51,7 @@ class Swept:
     closed: list[int] = field(default_factory=list)
 
 
-def sweep(engine: Engine, queue: Queue, lookback: timedelta, now: datetime) -> dict[Batch, int]:
+def sweep(engine: Engine, lookback: timedelta, now: datetime) -> dict[Batch, int]:
     """Begins every batch that changed within the lookback and that nobody has begun."""
     candidates = read(engine, lambda connection: connection.execute(_due(now - lookback)).all())
     if not candidates:
@@ -60,11 +59,11 @@ def sweep(engine: Engine, queue: Queue, lookback: timedelta, now: datetime) -> d
     batches = sorted((row[0], row[1]) for row in candidates)
     begun: dict[Batch, int] = {}
     for start in range(0, len(batches), AT_ONCE):
-        begun |= begin_due(engine, batches[start : start + AT_ONCE], queue, Trigger.SENSOR, now)
+        begun |= begin_due(engine, batches[start : start + AT_ONCE], Trigger.SENSOR, now)
     return begun
 
 
-def settle(engine: Engine, queue: Queue, now: datetime, others: Sequence[Dead] = ()) -> Swept:
+def settle(engine: Engine, now: datetime, others: Sequence[Dead] = ()) -> Swept:
     """Closes the executions whose process died, and makes them once more. `others` are known from elsewhere."""
     swept = Swept()
     for dead in [*read(engine, dead_tasks), *others]:
@@ -77,7 +76,7 @@ def settle(engine: Engine, queue: Queue, now: datetime, others: Sequence[Dead] =
                 return None
             attempt = dead.attempt if dead.stopped else dead.attempt + 1
             if starts_again(canceled_by_operator=dead.canceled_by_operator, attempt=attempt):
-                begun = trigger(connection, [dead.batch], queue, Trigger.RECOVERY, now, attempt=attempt)
+                begun = trigger(connection, [dead.batch], Trigger.RECOVERY, now, attempt=attempt)
                 return begun.get(dead.batch)
             task_log.remember(connection, dead.batch, found[0].arrived)
             return None

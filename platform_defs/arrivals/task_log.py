@@ -10,8 +10,9 @@ from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
 from platform_defs.arrivals.batches import Batch, among
 from platform_defs.arrivals.errors import AlreadyRunning, ArrivalsError, ModelFailed, UnknownModel
+from platform_defs.arrivals.kinds_of_work import MODEL_RUN
 from platform_defs.arrivals.op_time import spellings
-from platform_defs.arrivals.ports import Notify, Queue
+from platform_defs.arrivals.ports import Notify
 from platform_defs.arrivals.readiness import Standing, Verdict, Versions, missing, verdict
 from platform_defs.arrivals.standings import standings
 from platform_defs.store.engine import read, transact
@@ -22,6 +23,7 @@ from platform_defs.store.tables.arrivals import (
     metrics_task_log,
 )
 from platform_defs.store.upsert import upsert
+from platform_defs.work import rows
 
 T = TypeVar("T")
 
@@ -87,7 +89,6 @@ def decide(engine: Engine, work: Callable[[Connection], T]) -> T:
 def trigger(
     connection: Connection,
     batches: Sequence[Batch],
-    queue: Queue,
     why: Trigger,
     now: datetime,
     *,
@@ -102,8 +103,8 @@ def trigger(
     wanted = sorted(batch for batch in batches if batch not in running)
     if not wanted:
         return {}
-    queued = queue(connection, [{"model_id": model_id, "op_time": op_time} for model_id, op_time in wanted])
-    rows = [
+    payloads = [{"model_id": model_id, "op_time": op_time} for model_id, op_time in wanted]
+    tasks = [
         {
             "model_id": model_id,
             "op_time": op_time,
@@ -111,12 +112,12 @@ def trigger(
             "start_time": now,
             "trigger_code": why,
             "attempt": attempt,
-            "work_id": row.work_id,
+            "work_id": row.id,
             "run_id": row.run_id,
         }
-        for (model_id, op_time), row in zip(wanted, queued, strict=True)
+        for (model_id, op_time), row in zip(wanted, rows.add(connection, MODEL_RUN, payloads), strict=True)
     ]
-    begun = _insert(connection, rows)
+    begun = _insert(connection, tasks)
     _guard(connection, begun)
     owners = _lock(connection, wanted)
     lost = [batch for batch in wanted if owners[batch] != begun[batch]]
@@ -125,13 +126,13 @@ def trigger(
     return begun
 
 
-def begin_due(engine: Engine, batches: Sequence[Batch], queue: Queue, why: Trigger, now: datetime) -> dict[Batch, int]:
+def begin_due(engine: Engine, batches: Sequence[Batch], why: Trigger, now: datetime) -> dict[Batch, int]:
     """Judges the batches in the transaction that begins those that are due."""
 
     def judge(connection: Connection) -> dict[Batch, int]:
         found = standings(connection, batches)
         due = [(one.model_id, one.op_time) for one in found if verdict(one) is Verdict.DUE]
-        return trigger(connection, due, queue, why, now) if due else {}
+        return trigger(connection, due, why, now) if due else {}
 
     return decide(engine, judge)
 
@@ -180,7 +181,6 @@ def finish(
     engine: Engine,
     begun: Begun,
     status: TaskStatus,
-    queue: Queue,
     notify: Notify,
     *,
     message: str | None = None,
@@ -216,7 +216,7 @@ def finish(
             )
         (standing,) = standings(connection, [batch])
         if verdict(standing) is Verdict.DUE:
-            return trigger(connection, [batch], queue, Trigger.AGAIN, now)[batch]
+            return trigger(connection, [batch], Trigger.AGAIN, now)[batch]
         return None
 
     return decide(engine, close)

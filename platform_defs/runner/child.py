@@ -19,10 +19,11 @@ from dagster._utils.hosted_user_process import recon_job_from_origin
 from dagster._utils.interrupts import capture_interrupts
 
 from platform_defs.dagster_instance import LOCATION, MODULE
+from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.work import rows
-from platform_defs.work.jobs import WORK_TAG, drive
+from platform_defs.work.jobs import WORK_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status
 
@@ -83,7 +84,7 @@ def _recorded_run(instance: DagsterInstance, settings: Settings, order: dict[str
     existing = instance.get_run_by_id(order["run_id"])
     if existing is not None:
         return existing
-    wanted = drive(order["kind"], order["payload"])
+    wanted = job_launch(order["kind"], order["payload"])
     job = _repository().get_reconstructable_job(wanted.job_name)
     partition = {PARTITION_NAME_TAG: wanted.partition_key} if wanted.partition_key else {}
     return instance.create_run_for_job(

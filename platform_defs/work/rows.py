@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from platform_defs.store.claim import claim as claim_rows
@@ -37,7 +37,16 @@ class Status(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self not in (Status.QUEUED, Status.RUNNING)
+        return self in FINAL_STATUSES
+
+
+OPEN_STATUSES = frozenset({Status.QUEUED, Status.RUNNING})
+FINAL_STATUSES = frozenset(Status) - OPEN_STATUSES
+
+
+def is_finished(status: ColumnElement[str]) -> ColumnElement[bool]:
+    """SQL condition on the status column of `work`, or on an expression or alias of it: the row is closed."""
+    return status.in_(sorted(FINAL_STATUSES))
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from assets.models import op_name, partition_of
 from platform_defs.arrivals import task_log
 from platform_defs.arrivals.intake import Arrival, arrive
 from platform_defs.errors import PlatformError
-from platform_defs.runner.arrivals import queue
+from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_model
-from platform_defs.work.jobs import WORK_TAG, drive
+from platform_defs.work.jobs import WORK_TAG
 from resources import definitions as resources
 from tests.arrivals.conftest import Home
 from tests.arrivals.world import add_model, logged_tasks, work_of, write_arrival
@@ -57,7 +57,7 @@ def launch(home: Home, model_id: str, op_time: str = OP) -> ExecuteInProcessResu
 def execute(home: Home, task: Any) -> ExecuteInProcessResult:
     """As the runner does with a row of work."""
     row = work_of(home.engine, task)
-    wanted = drive(row.kind, row.payload)
+    wanted = job_launch(row.kind, row.payload)
     return model_run.execute_in_process(
         instance=home.instance,
         run_config=wanted.run_config,
@@ -132,7 +132,7 @@ def _is_open(number: str) -> bool:
 
 def test_a_triggered_model_is_a_run_with_its_counts_in_the_models_partition(home: Home) -> None:
     add_model(home.engine, "M-1", ["A"])
-    arrive(home.engine, Arrival("A", OP), queue)
+    arrive(home.engine, Arrival("A", OP))
     [task] = logged_tasks(home.engine, "M-1", OP)
     result = execute(home, task)
     assert result.success
@@ -155,7 +155,7 @@ def test_a_triggered_model_is_a_run_with_its_counts_in_the_models_partition(home
 def test_a_model_that_fails_fails_its_run_with_the_databases_message(home: Home) -> None:
     sql = "SELECT ${dimGroup}, ${kpis} FROM absent WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
     add_model(home.engine, "M", ["A"], sql=sql)
-    arrive(home.engine, Arrival("A", OP), queue)
+    arrive(home.engine, Arrival("A", OP))
     [task] = logged_tasks(home.engine, "M", OP)
     result = execute(home, task)
     [ended] = logged_tasks(home.engine, "M", OP)
@@ -169,7 +169,7 @@ def test_a_model_that_fails_fails_its_run_with_the_databases_message(home: Home)
 def test_a_failed_run_that_is_re_executed_in_the_ui_is_the_operators_launch(home: Home) -> None:
     sql = "SELECT ${dimGroup}, ${kpis} FROM later WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
     add_model(home.engine, "M", ["A"], sql=sql)
-    arrive(home.engine, Arrival("A", OP), queue)
+    arrive(home.engine, Arrival("A", OP))
     failed = execute(home, logged_tasks(home.engine, "M", OP)[0])
     with home.engine.begin() as connection:
         connection.execute(text("CREATE TABLE later AS SELECT * FROM orders"))
@@ -196,7 +196,7 @@ def test_a_launch_from_the_launchpad_is_the_operators_and_only_for_a_batch_as_ar
     add_model(home.engine, "M", ["A"])
     result = model_run.execute_in_process(
         instance=home.instance,
-        run_config=drive("model_run", {"model_id": "M", "op_time": op_time}).run_config,
+        run_config=job_launch("model_run", {"model_id": "M", "op_time": op_time}).run_config,
         raise_on_error=False,
     )
     tasks_made = [(task.status, task.trigger_code) for task in logged_tasks(home.engine, "M", op_time)]

@@ -15,7 +15,6 @@ from platform_defs.arrivals.matching import batch_name, dashed_name, rendered_na
 from platform_defs.arrivals.op_time import batch_of, rendered, spellings
 from platform_defs.arrivals.standings import dependents
 from platform_defs.arrivals.task_log import Begun, TakenOver, TaskStatus, Trigger
-from platform_defs.runner.arrivals import queue
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_running
 from platform_defs.store.tables.work import work as work_table
@@ -28,7 +27,7 @@ LOOKBACK = timedelta(days=7)
 
 
 def report(engine: Engine, table: str, op_time: str = OP) -> Outcome:
-    return arrive(engine, Arrival(table, op_time), queue)
+    return arrive(engine, Arrival(table, op_time))
 
 
 def begin(engine: Engine, model_id: str = "M", op_time: str = OP) -> Begun:
@@ -37,7 +36,7 @@ def begin(engine: Engine, model_id: str = "M", op_time: str = OP) -> Begun:
 
 
 def succeed(engine: Engine, begun: Begun) -> int | None:
-    return task_log.finish(engine, begun, TaskStatus.SUCCESS, queue, silent, compute_count=2, storage_count=3)
+    return task_log.finish(engine, begun, TaskStatus.SUCCESS, silent, compute_count=2, storage_count=3)
 
 
 def statuses(engine: Engine, model_id: str = "M") -> list[tuple[str, str]]:
@@ -45,7 +44,7 @@ def statuses(engine: Engine, model_id: str = "M") -> list[tuple[str, str]]:
 
 
 def sweep(engine: Engine) -> dict[tuple[str, str], int]:
-    return recovery.sweep(engine, queue, LOOKBACK, datetime.now(UTC))
+    return recovery.sweep(engine, LOOKBACK, datetime.now(UTC))
 
 
 def test_the_first_arrival_is_inserted_and_the_next_one_moves_its_time(engine: Engine) -> None:
@@ -124,7 +123,7 @@ def test_an_arrival_during_the_run_makes_the_model_run_again_once(engine: Engine
 def test_a_failed_run_is_made_again_by_the_next_arrival_and_not_before(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
     report(engine, "A")
-    assert task_log.finish(engine, begin(engine), TaskStatus.FAILED, queue, silent, message="x" * 3000) is None
+    assert task_log.finish(engine, begin(engine), TaskStatus.FAILED, silent, message="x" * 3000) is None
     assert sweep(engine) == {}
     (task,) = logged_tasks(engine, "M", OP)
     assert (task.status, len(task.message)) == ("FAILED", 2000)
@@ -235,7 +234,7 @@ def test_a_run_whose_process_died_is_closed_and_made_again_at_most_twice(engine:
     for _ in range(3):
         begin(engine)
         _die(engine, "process 7 was killed")
-        recovery.settle(engine, queue, datetime.now(UTC))
+        recovery.settle(engine, datetime.now(UTC))
     assert statuses(engine) == [("FAILED", "ARRIVAL"), ("FAILED", "RECOVERY"), ("FAILED", "RECOVERY")]
     assert {task.message for task in logged_tasks(engine, "M", OP)} == {"process 7 was killed"}
     assert sweep(engine) == {}
@@ -250,7 +249,7 @@ def test_restarts_of_the_platform_do_not_count_against_a_model(engine: Engine) -
         rows.finish(
             engine, logged_tasks(engine, "M", OP)[-1].work_id, rows.Status.CANCELED, error="the runner was stopped"
         )
-        assert recovery.settle(engine, queue, datetime.now(UTC)).begun
+        assert recovery.settle(engine, datetime.now(UTC)).begun
     assert succeed(engine, begin(engine)) is None
     assert statuses(engine)[-1] == ("SUCCESS", "RECOVERY")
 
@@ -269,10 +268,10 @@ def test_whoever_waits_for_a_run_that_died_hears_of_the_one_that_makes_it_again(
     (task_id,) = report(engine, "A").begun.values()
     begin(engine)
     _die(engine, "killed")
-    begun = recovery.settle(engine, queue, datetime.now(UTC)).begun
+    begun = recovery.settle(engine, datetime.now(UTC)).begun
     failed = task_log.ended(engine, [task_id])
     assert task_log.successors(engine, list(failed.values())) == {task_id: begun["M", OP]}
-    task_log.finish(engine, begin(engine), TaskStatus.FAILED, queue, silent, message="its own fault")
+    task_log.finish(engine, begin(engine), TaskStatus.FAILED, silent, message="its own fault")
     report(engine, "A")
     failed = task_log.ended(engine, [begun["M", OP]])
     assert task_log.successors(engine, list(failed.values())) == {}
@@ -295,7 +294,7 @@ def test_a_time_that_cannot_be_read_harms_nobody_else_and_is_mended_by_the_next_
     garble = text("UPDATE metrics_etl_log SET arrival_time = :at WHERE table_name = 'A'")
     for unreadable in ("2026/11/16 12:00", "soon"):
         transact(engine, lambda c, at=unreadable: c.execute(garble, {"at": at}))
-        recovery.sweep(engine, queue, timedelta(days=3650), datetime.now(UTC))
+        recovery.sweep(engine, timedelta(days=3650), datetime.now(UTC))
     assert statuses(engine) == []
     assert len(statuses(engine, "N")) == 1
     assert report(engine, "A").begun
@@ -327,7 +326,7 @@ def test_a_run_that_an_operator_canceled_is_not_made_again(engine: Engine) -> No
     (task,) = logged_tasks(engine, "M", OP)
     rows.request_cancel(engine, task.run_id)
     rows.finish(engine, task.work_id, rows.Status.CANCELED, error="canceled")
-    assert recovery.settle(engine, queue, datetime.now(UTC)).begun == {}
+    assert recovery.settle(engine, datetime.now(UTC)).begun == {}
     assert sweep(engine) == {}
 
 
@@ -336,7 +335,7 @@ def test_one_that_was_taken_for_dead_cannot_close_what_came_after_it(engine: Eng
     report(engine, "A")
     zombie = begin(engine)
     _die(engine, "its lease ran out")
-    recovery.settle(engine, queue, datetime.now(UTC))
+    recovery.settle(engine, datetime.now(UTC))
     for write in (lambda: succeed(engine, zombie), lambda: transact(engine, lambda c: task_log.fence(c, zombie))):
         with pytest.raises(TakenOver):
             write()
@@ -350,8 +349,8 @@ def test_runs_without_a_row_of_work_are_left_to_whoever_knows_them(engine: Engin
     report_only = task_log.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
     unknown = read(engine, recovery.without_work)
     assert unknown["run-1"].task_id == report_only.task_id
-    assert recovery.settle(engine, queue, datetime.now(UTC)).closed == []
-    assert recovery.settle(engine, queue, datetime.now(UTC), [unknown["run-1"]]).closed == [report_only.task_id]
+    assert recovery.settle(engine, datetime.now(UTC)).closed == []
+    assert recovery.settle(engine, datetime.now(UTC), [unknown["run-1"]]).closed == [report_only.task_id]
     assert statuses(engine) == [("FAILED", "OPERATOR")]
 
 

@@ -127,7 +127,7 @@ def test_a_server_may_be_behind_if_a_model_was_published_since_it_started(
 def test_a_process_of_the_code_server_that_was_told_to_end_goes_on_asking_until_the_definitions_load() -> None:
     script = """
 import threading
-from platform_defs.runner.reload import CodeServer, DoesNotLoad, ask
+from platform_defs.runner.code_server import CodeServer, DoesNotLoad, ask
 
 class Server(CodeServer):
     def __init__(self):

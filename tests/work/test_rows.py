@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, update
 
+from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.store.tables.work import work as table
 from platform_defs.work import rows
 from platform_defs.work.errors import UnknownKind, WorkTimeout
-from platform_defs.work.jobs import drive
 from platform_defs.work.processes import ProcessId, hostname
 from platform_defs.work.rows import Status
 
@@ -35,9 +35,9 @@ def test_work_that_is_open_already_is_not_written_again_until_it_has_ended(engin
 
 
 def test_rows_are_claimed_urgent_ones_first_and_then_in_the_order_they_were_written(engine: Engine) -> None:
-    rows = [rows.enqueue(engine, "selfcheck", {}, priority=priority) for priority in (100, 100, 5)]
-    assert [row.id for row in rows.claim(engine, "a", 2)] == [rows[2].id, rows[0].id]
-    assert [row.id for row in rows.claim(engine, "a", 2)] == [rows[1].id]
+    written = [rows.enqueue(engine, "selfcheck", {}, priority=priority) for priority in (100, 100, 5)]
+    assert [row.id for row in rows.claim(engine, "a", 2)] == [written[2].id, written[0].id]
+    assert [row.id for row in rows.claim(engine, "a", 2)] == [written[1].id]
     assert rows.claim(engine, "a", 2) == []
 
 
@@ -52,7 +52,7 @@ def test_many_runners_never_get_the_same_row(engine: Engine) -> None:
         return taken
 
     with ThreadPoolExecutor(6) as pool:
-        taken = [row for rows in pool.map(drain, "abcdef") for row in rows]
+        taken = [row for drained in pool.map(drain, "abcdef") for row in drained]
     assert sorted(taken) == sorted(ids)
 
 
@@ -125,7 +125,7 @@ def test_only_rows_that_waited_long_enough_are_handed_to_another_launcher(engine
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownKind, match=r"'nonsense'; expected one of .*selfcheck"):
-        drive("nonsense", {})
+        job_launch("nonsense", {})
 
 
 def test_a_process_is_seen_at_work_on_this_machine_while_it_lives_and_never_on_another(engine: Engine) -> None:

@@ -18,13 +18,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from platform_defs.api.http.threads import off_loop
 from platform_defs.arrivals import intake, recovery, task_log
 from platform_defs.arrivals.intake import Arrival, Outcome
+from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT
 from platform_defs.arrivals.task_log import Task, TaskStatus
 from platform_defs.errors import PlatformError
-from platform_defs.runner.arrivals import queue
 from platform_defs.settings import Settings
 from platform_defs.webhooks.sender import open_sender
 from platform_defs.work import rows
-from platform_defs.work.jobs import ARRIVAL_REPORT
 from platform_defs.work.processes import hostname
 from platform_defs.work.wake import wake
 
@@ -74,7 +73,7 @@ class ArrivalService:
     async def arrive(self, arrival: Arrival) -> Outcome:
         """Recorded when it returns; TimeoutError where the database takes too long."""
         outcome = await off_loop(
-            partial(intake.arrive, self._engine, arrival, queue), seconds=RECORD_TIMEOUT_S, limiter=self._writers
+            partial(intake.arrive, self._engine, arrival), seconds=RECORD_TIMEOUT_S, limiter=self._writers
         )
         if outcome.begun:
             wake(self._home)
@@ -138,7 +137,7 @@ class ArrivalService:
         """What became of those waited for: the task as it ended, or the one that makes it again."""
         if time.monotonic() - self._settled_at > SETTLE_EVERY_S:
             self._settled_at = time.monotonic()
-            if recovery.settle(self._engine, queue, datetime.now(UTC)).begun:
+            if recovery.settle(self._engine, datetime.now(UTC)).begun:
                 wake(self._home)
         ended = task_log.ended(self._engine, list(self._waiting))
         failed = [task for task in ended.values() if task.status is TaskStatus.FAILED]
