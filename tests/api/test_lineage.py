@@ -30,8 +30,8 @@ from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.sink import commit, raw_events
+from platform_defs.lineage.sink.answers import QUEUE_FULL, STORE_DOWN, TOO_LATE
 from platform_defs.lineage.sink.apply import Outcome, Stamped, apply_events
-from platform_defs.lineage.sink.sink import QUEUE_FULL, STORE_DOWN, TOO_LATE
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.lineage.version import version_of

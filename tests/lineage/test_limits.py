@@ -1,6 +1,7 @@
 """Token buckets and the breaker, on a clock of their own."""
 
-from platform_defs.lineage.sink.limits import Breaker, Buckets
+from platform_defs.lineage.sink.limits import TokenBuckets
+from platform_defs.lineage.sink.store_health import Breaker
 
 
 class Clock:
@@ -13,7 +14,7 @@ class Clock:
 
 def test_a_tenant_gets_its_burst_and_then_its_rate() -> None:
     clock = Clock()
-    buckets = Buckets(rate=2, burst=3, clock=clock)
+    buckets = TokenBuckets(rate=2, burst=3, clock=clock)
     assert [buckets.take(1) for _ in range(4)] == [True, True, True, False]
     assert buckets.take(2)
     clock.now += 1
@@ -23,7 +24,7 @@ def test_a_tenant_gets_its_burst_and_then_its_rate() -> None:
 
 
 def test_a_rate_of_zero_is_no_limit() -> None:
-    assert all(Buckets(rate=0, burst=1).take(1) for _ in range(10))
+    assert all(TokenBuckets(rate=0, burst=1).take(1) for _ in range(10))
 
 
 def test_the_breaker_is_open_for_a_moment_after_a_failure_and_while_a_write_hangs() -> None:

@@ -20,8 +20,8 @@ from platform_defs.errors import PlatformError
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import Taken
+from platform_defs.lineage.sink.answers import RATE_LIMITED, STORE_DOWN, TOO_LATE, Answer, outcome_label
 from platform_defs.lineage.sink.commit import is_unavailable
-from platform_defs.lineage.sink.sink import RATE_LIMITED, STORE_DOWN, TOO_LATE, Answer, outcome_of
 
 SCOPE = "lineage:write"
 RETRY_AFTER = {"Retry-After": "1"}
@@ -123,7 +123,7 @@ def _refused(service: LineageService, principal: Principal, answer: Answer) -> A
     tenant = principal.tenant
     if tenant is not None and not service.buckets.take(tenant.id):
         answer = RATE_LIMITED
-    service.measures.events.labels(str(tenant.id) if tenant else "", outcome_of(answer)).inc()
+    service.measures.events.labels(str(tenant.id) if tenant else "", outcome_label(answer)).inc()
     return answer
 
 

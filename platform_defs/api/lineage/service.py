@@ -21,9 +21,9 @@ from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import StoredTenants
 from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, ParallelCommitter
-from platform_defs.lineage.sink.limits import Buckets
+from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import Measures
-from platform_defs.lineage.sink.sink import Limits, Sink
+from platform_defs.lineage.sink.sink import Sink
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small
 from platform_defs.settings import Settings
 from platform_defs.store.engine import Patience, open_engine, server_packet_limit, transact
@@ -75,7 +75,7 @@ class LineageService:
             if settings.graph_url == "embedded"
             else ParallelCommitter(self._engine, self._graph, self.measures)
         )
-        self.buckets = Buckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
+        self.buckets = TokenBuckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
         self.sink = Sink(
             committer,
             _limits(settings, engine),

@@ -1,14 +1,25 @@
-"""What keeps the sink standing: a token bucket per tenant, and a breaker that remembers that a store is down."""
+"""How much the sink takes: sizes of groups and of the queue, and a rate of events per tenant."""
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 Clock = Callable[[], float]
 
 
-class Buckets:
-    """Tokens per tenant: `rate` a second, never more than `burst`; a rate of 0 grants everything."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    group_events: int
+    group_bytes: int
+    linger_s: float
+    deadline_s: float
+    queue_events: int
+    queue_bytes: int
+
+
+class TokenBuckets:
+    """One token bucket per tenant: `rate` tokens a second, never more than `burst`. A rate of 0 sets no limit."""
 
     def __init__(self, rate: float, burst: float, clock: Clock = time.monotonic) -> None:
         self._rate = rate
@@ -27,26 +38,3 @@ class Buckets:
             granted = tokens >= 1
             self._tenants[tenant_id] = (tokens - 1 if granted else tokens, now)
             return granted
-
-
-class Breaker:
-    """Open while a store is known to be down: for a moment after a failure, and while a write hangs on it."""
-
-    def __init__(self, pause_s: float = 1.0, clock: Clock = time.monotonic) -> None:
-        self._pause = pause_s
-        self._clock = clock
-        self._until = 0.0
-        self._hanging = False
-
-    @property
-    def is_open(self) -> bool:
-        return self._hanging or self._clock() < self._until
-
-    def trip(self) -> None:
-        self._until = self._clock() + self._pause
-
-    def hang(self, hanging: bool) -> None:
-        self._hanging = hanging
-
-    def close(self) -> None:
-        self._until = 0.0

@@ -1,7 +1,7 @@
-"""Group commit: events of many requests become one write; each request is answered when its own are durable.
+"""Group commit: events of many requests become one write; each request is answered when its own events are durable.
 
-While one group is written the next one gathers, so a busy sink needs no waiting: only the first event after a pause
-lingers for a few milliseconds. Everything but the writing itself happens on the event loop.
+While one group is written the next group gathers, so a busy sink never waits on purpose: only the first event after a
+pause lingers for a few milliseconds. Everything except the writes themselves happens on the event loop.
 """
 
 import asyncio
@@ -13,68 +13,34 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy.exc import DataError, IntegrityError
-
-from platform_defs.graph.errors import GraphConflict, InvalidGraphValue
+from platform_defs.lineage.sink.answers import (
+    ACCEPTED,
+    QUEUE_FULL,
+    RATE_LIMITED,
+    STORE_DOWN,
+    TOO_LATE,
+    TOO_SLOW,
+    Answer,
+    answer_for_error,
+    outcome_label,
+)
 from platform_defs.lineage.sink.commit import Committer, Item, is_unavailable
-from platform_defs.lineage.sink.limits import Breaker, Buckets
+from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import Measures
-from platform_defs.lineage.sink.raw_events import Key
-from platform_defs.store.errors import PacketTooLarge
+from platform_defs.lineage.sink.store_health import Breaker, SlowEvents, StoreHealth
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# how long the sink waits for another group before it writes what it had postponed
+# how long an idle sink waits for another group before it flushes the marks that the committer has postponed
 IDLE_S = 0.05
-# Parts of the deadline: a write that takes longer is slow, and a store that answers a ping later than this is away.
-SLOW, PING = 1 / 2, 1 / 4
-# between two pings of a store that is away
-RETURN_S = 0.2
-# An event that alone takes too long holds everybody up: the next try comes later, or the recovery was there before.
-SLOW_PAUSE_S = 30.0
-REMEMBERED_SLOW = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    group_events: int
-    group_bytes: int
-    linger_s: float
-    deadline_s: float
-    queue_events: int
-    queue_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What became of one event, as the wire says it."""
-
-    code: int
-    status: str
-    message: str = ""
-    poison: bool = False  # refused by a store for what it is: belongs to the dead letters
-
-    @property
-    def accepted(self) -> bool:
-        return self.code == 201
-
-    @property
-    def retriable(self) -> bool:
-        return self.code == 503
-
-
-ACCEPTED = Answer(201, "accepted")
-RATE_LIMITED = Answer(503, "rate_limited", "this tenant sends more events than it may; send again later")
-QUEUE_FULL = Answer(503, "unavailable", "too many events wait already; send again later")
-STORE_DOWN = Answer(503, "unavailable", "a store does not answer; send again later")
-TOO_SLOW = Answer(503, "unavailable", "a store takes too long for this event; send it again later")
-TOO_LATE = Answer(503, "unavailable", "the event could not be stored in time; send it again")
 
 
 @dataclass(eq=False, slots=True)
 class Entry:
+    """An event in the queue, with the answer that its request waits for."""
+
     item: Item
     answer: asyncio.Future[Answer]
 
@@ -86,7 +52,7 @@ class Sink:
         self,
         committer: Committer,
         limits: Limits,
-        buckets: Buckets,
+        buckets: TokenBuckets,
         measures: Measures,
         *,
         rebuild: Callable[[int], None],
@@ -98,21 +64,18 @@ class Sink:
         self._buckets = buckets
         self._measures = measures
         self._rebuild = rebuild
-        self._ping = ping
-        self._breaker = breaker or Breaker()
+        self._health = StoreHealth(ping, limits.deadline_s, breaker)
+        self._breaker = self._health.breaker
+        self._slow = SlowEvents()
         self._queue: deque[Entry] = deque()
         self._held_events = 0
         self._held_bytes = 0
         self._bytes_outside = 0
-        self._slow: dict[Key, float] = {}  # until when they are not tried again
-        self._arrival = asyncio.Event()
+        self._event_queued = asyncio.Event()
         self._room = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="lineage-commit")
         self._rebuilders = ThreadPoolExecutor(1, thread_name_prefix="lineage-rebuild")
-        self._pingers = ThreadPoolExecutor(1, thread_name_prefix="lineage-ping")
-        self._pinging: asyncio.Future[bool] | None = None
-        self._returning: asyncio.Task[None] | None = None
         self._rebuilding: set[asyncio.Task[None]] = set()
         measures.breaker_open.set_function(lambda: float(self._breaker.is_open))
         measures.queue_events.set_function(lambda: self._held_events)
@@ -126,17 +89,17 @@ class Sink:
             await asyncio.wait(waiting, timeout=max(0.0, until - time.monotonic()))
         answers = [self._collect(entry) if isinstance(entry, Entry) else entry for entry in entries]
         for item, answer in zip(items, answers, strict=True):
-            self._measures.events.labels(str(item.tenant.id), outcome_of(answer)).inc()
+            self._measures.events.labels(str(item.tenant.id), outcome_label(answer)).inc()
         return answers
 
     def close(self) -> None:
         self._committer.close()
         self._threads.shutdown(wait=False)
         self._rebuilders.shutdown(wait=False)
-        self._pingers.shutdown(wait=False)
+        self._health.close()
 
     async def _admit_all(self, items: Sequence[Item], until: float) -> list[Entry | Answer]:
-        """In waves: a request that has its first event in the queue may wait until there is room for the next ones."""
+        """Puts the events into the queue; once the first one is in, the request may wait for room for the others."""
         entries: list[Entry | Answer] = []
         rest = sum(item.size for item in items)
         for item in items:
@@ -148,7 +111,7 @@ class Sink:
         return entries
 
     def _may_wait(self, entries: Sequence[Entry | Answer], size: int) -> bool:
-        """What waits outside of the queue is bounded as the queue is; one request alone may be larger."""
+        """Bytes that wait outside of the queue are bounded like the queue itself; one request alone may exceed that."""
         if not any(isinstance(entry, Entry) for entry in entries) or entries[-1] is QUEUE_FULL:
             return False
         return not self._bytes_outside or self._bytes_outside + size <= self._limits.queue_bytes
@@ -182,7 +145,7 @@ class Sink:
         self._held_bytes += item.size
         entry.answer.add_done_callback(lambda _: self._release(item.size))
         self._queue.append(entry)
-        self._arrival.set()
+        self._event_queued.set()
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
         return entry
@@ -190,28 +153,29 @@ class Sink:
     def _collect(self, entry: Entry) -> Answer:
         if entry.answer.done():
             return entry.answer.result()
-        entry.answer.cancel()  # what has not begun is not begun any more; what has, ends by itself
+        # an event that still waits in the queue will be skipped; a write that has begun goes on to its end
+        entry.answer.cancel()
         return TOO_LATE
 
     async def _work(self) -> None:
         await asyncio.sleep(self._limits.linger_s)
         while True:
             while self._queue:
-                if group := self._take():
+                if group := self._next_group():
                     await self._write(group)
-            self._arrival.clear()
+            self._event_queued.clear()
             try:
                 async with asyncio.timeout(IDLE_S):
-                    await self._arrival.wait()
+                    await self._event_queued.wait()
             except TimeoutError:
                 await self._flush()
                 if not self._queue:
                     return
 
-    def _take(self) -> list[Entry]:
-        """The next group: as many as fit, without those whose request was answered meanwhile.
+    def _next_group(self) -> list[Entry]:
+        """As many events as fit, without those whose request was answered meanwhile.
 
-        An event that was slow before goes alone, when nothing else waits.
+        An event that held up an earlier group is written alone, when nothing else waits.
         """
         group: list[Entry] = []
         slow: list[Entry] = []
@@ -223,9 +187,9 @@ class Sink:
             self._queue.popleft()
             if entry.answer.cancelled():
                 continue
-            if time.monotonic() < self._slow.get(entry.item.key, 0.0):
-                _tell([entry], TOO_SLOW)
-            elif entry.item.key in self._slow:
+            if self._slow.is_paused(entry.item.key):
+                _answer_all([entry], TOO_SLOW)
+            elif self._slow.must_go_alone(entry.item.key):
                 slow.append(entry)
             else:
                 group.append(entry)
@@ -236,19 +200,19 @@ class Sink:
         return group
 
     async def _write(self, group: list[Entry]) -> None:
-        """A group that fails for one of its events is split until that one is alone."""
+        """Writes a group; one that a store refuses for a single event is split until that event is alone."""
         self._measures.group_events.observe(len(group))
         began = time.monotonic()
         try:
             committed = await self._in_thread(lambda: self._committer.commit([entry.item for entry in group]))
         except Exception as error:
-            if is_unavailable(error) and await self._was_slow(began):
+            if is_unavailable(error) and await self._health.is_event_too_slow(began):
                 log.warning("a store takes too long for a group of %d events", len(group), exc_info=error)
-                await self._write_without_the_slow(group)
+                await self._write_without_slow_events(group)
             elif is_unavailable(error):
                 log.warning("a store does not take a group of %d events", len(group), exc_info=error)
                 self._breaker.trip()
-                _tell(group, STORE_DOWN)
+                _answer_all(group, STORE_DOWN)
             elif len(group) > 1:
                 middle = len(group) // 2
                 await self._write(group[:middle])
@@ -257,57 +221,47 @@ class Sink:
                 await self._refuse(group[0], error)
             return
         self._breaker.close()
-        _tell([entry for entry in group if entry.item.tenant.id not in committed.rebuild], ACCEPTED)
+        _answer_all([entry for entry in group if entry.item.tenant.id not in committed.rebuild], ACCEPTED)
         for tenant_id in sorted(committed.rebuild):
-            mine = [entry for entry in group if entry.item.tenant.id == tenant_id]
-            task = asyncio.create_task(self._rebuild_then_answer(tenant_id, mine))
+            entries = [entry for entry in group if entry.item.tenant.id == tenant_id]
+            task = asyncio.create_task(self._rebuild_then_answer(tenant_id, entries))
             self._rebuilding.add(task)
             task.add_done_callback(self._rebuilding.discard)
 
-    async def _was_slow(self, began: float) -> bool:
-        """Whether a write failed for what was to be written: the stores took too long for it, but they are there."""
-        slow = time.monotonic() - began >= self._limits.deadline_s * SLOW
-        return slow and not self._breaker.is_open and await self._answers()
-
-    async def _write_without_the_slow(self, group: list[Entry]) -> None:
-        """What is large is what takes long: an event that may be the reason goes alone, after all that waits."""
+    async def _write_without_slow_events(self, group: list[Entry]) -> None:
+        """Splits a group that took too long. Large events are suspected first; a single suspect goes last, alone."""
         if len(group) == 1:
-            self._remember_slow(group[0], time.monotonic() + SLOW_PAUSE_S)
-            _tell(group, TOO_SLOW)
+            self._slow.pause(group[0].item.key)
+            _answer_all(group, TOO_SLOW)
             return
-        small, large = _halves(group)
+        small, large = _split_by_size(group)
         if len(large) == 1:
-            self._remember_slow(large[0], 0.0)
+            self._slow.suspect(large[0].item.key)
             self._queue.extend(large)
             large = []
-        for half in (small, large):
-            if left := [entry for entry in half if not entry.answer.done()]:
-                await self._write(left)
-
-    def _remember_slow(self, entry: Entry, until: float) -> None:
-        self._slow[entry.item.key] = until
-        if len(self._slow) > REMEMBERED_SLOW:
-            del self._slow[next(iter(self._slow))]
+        for part in (small, large):
+            if unanswered := [entry for entry in part if not entry.answer.done()]:
+                await self._write(unanswered)
 
     async def _refuse(self, entry: Entry, error: Exception) -> None:
-        answer = _refusal(error)
+        answer = answer_for_error(error)
         if answer.code == 500:
             log.error("an event could not be stored, for a reason nobody foresaw", exc_info=error)
         try:
             await self._in_thread(lambda: self._committer.withdraw(entry.item))
         except Exception:
             log.warning("a refused event could not be taken back; the recovery will", exc_info=True)
-        _tell([entry], answer)
+        _answer_all([entry], answer)
 
     async def _rebuild_then_answer(self, tenant_id: int, entries: list[Entry]) -> None:
-        """Beside the next groups: only those events wait that made it necessary."""
+        """Runs beside the next groups: only the events that made the rebuild necessary wait for it."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._rebuilders, self._rebuild, tenant_id)
         except Exception:
             log.warning("the graph of tenant %d could not be rebuilt; the recovery will", tenant_id, exc_info=True)
-            _tell(entries, STORE_DOWN)
+            _answer_all(entries, STORE_DOWN)
             return
-        _tell(entries, ACCEPTED)
+        _answer_all(entries, ACCEPTED)
 
     async def _flush(self) -> None:
         try:
@@ -316,41 +270,7 @@ class Sink:
             log.warning("marks of applied events are late; the recovery will apply those events again", exc_info=True)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Work of the committer; if it hangs, new requests are refused at once until the stores answer again."""
-        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        done, _ = await asyncio.wait({running}, timeout=self._limits.deadline_s * SLOW)
-        hangs = not done and not await self._answers() and not running.done()
-        if hangs:
-            self._breaker.hang(True)
-        try:
-            result = await running
-        except Exception:
-            if hangs:
-                self._returning = asyncio.create_task(self._wait_for_return())
-            raise
-        if hangs:
-            self._breaker.hang(False)
-        return result
-
-    async def _wait_for_return(self) -> None:
-        while not await self._answers():
-            await asyncio.sleep(RETURN_S)
-        self._breaker.hang(False)
-
-    async def _answers(self) -> bool:
-        """Whether both stores answer a ping; while one hangs, it says so without another."""
-        if self._pinging is not None and not self._pinging.done():
-            return False
-        self._pinging = asyncio.get_running_loop().run_in_executor(self._pingers, self._pinged)
-        done, _ = await asyncio.wait({self._pinging}, timeout=self._limits.deadline_s * PING)
-        return bool(done) and self._pinging.result()
-
-    def _pinged(self) -> bool:
-        try:
-            self._ping()
-        except Exception:
-            return False
-        return True
+        return await self._health.watch(asyncio.get_running_loop().run_in_executor(self._threads, work))
 
     def _release(self, size: int) -> None:
         self._held_events -= 1
@@ -358,38 +278,17 @@ class Sink:
         self._room.set()
 
 
-def _tell(entries: Sequence[Entry], answer: Answer) -> None:
+def _answer_all(entries: Sequence[Entry], answer: Answer) -> None:
     for entry in entries:
         if not entry.answer.done():
             entry.answer.set_result(answer)
 
 
-def _halves(group: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """The small ones, and the few large ones that are half of the bytes; both have some of two or more."""
-    by_size = sorted(group, key=lambda entry: entry.item.size)
+def _split_by_size(group: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Splits off the few largest events that hold half of the bytes; neither part is empty if there are two or more."""
+    small = sorted(group, key=lambda entry: entry.item.size)
     total = sum(entry.item.size for entry in group)
     large: list[Entry] = []
     while 2 * sum(entry.item.size for entry in large) < total:
-        large.append(by_size.pop())
-    return by_size, large
-
-
-def _refusal(error: Exception) -> Answer:
-    """What is said of an event that a store refuses on its own."""
-    if isinstance(error, PacketTooLarge):
-        return Answer(413, "payload_too_large", "expected an event that fits one statement of the database")
-    if isinstance(error, InvalidGraphValue):
-        return Answer(400, "bad_request", str(error), poison=True)
-    if isinstance(error, GraphConflict):
-        return Answer(400, "bad_request", "tenantCode: expected a code that no other tenant has", poison=True)
-    if isinstance(error, DataError | IntegrityError):
-        return Answer(400, "bad_request", "event: expected values that the database can hold", poison=True)
-    return Answer(500, "internal_error", "the event could not be stored; the log has more", poison=True)
-
-
-def outcome_of(answer: Answer) -> str:
-    if answer.accepted:
-        return "accepted"
-    if answer.retriable:
-        return answer.status
-    return "failed" if answer.code == 500 else "refused"
+        large.append(small.pop())
+    return small, large
