@@ -1,0 +1,58 @@
+"""What can go wrong in ingest.
+
+PlatformError
+└── IngestError
+    ├── RegistryFileError     a Registry file is refused as a whole; every problem has its line
+    ├── UnknownEndpoint       no such source or endpoint in the Registry
+    ├── SpecError             the Registry rows do not compile; `problems` has all reasons
+    ├── PlanError             a plan cannot be made: an empty window, too many windows
+    ├── ResponseError         a response cannot be read; `level` grades it (L1 to L4)
+    ├── LeaseLost             another executor has the task: nothing that this one still does may count
+    └── IncompleteWindows     some windows of a run did not complete; `windows` names them
+"""
+
+from collections.abc import Sequence
+
+from platform_defs.errors import PlatformError
+from platform_defs.ingest.codes import ErrorLevel
+
+
+class IngestError(PlatformError):
+    """Ingest could not do what was asked."""
+
+
+class RegistryFileError(IngestError):
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class UnknownEndpoint(IngestError):
+    pass
+
+
+class SpecError(IngestError):
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class PlanError(IngestError):
+    pass
+
+
+class ResponseError(IngestError):
+    def __init__(self, level: ErrorLevel, code: str, message: str) -> None:
+        super().__init__(message)
+        self.level = level
+        self.code = code
+
+
+class LeaseLost(IngestError):
+    pass
+
+
+class IncompleteWindows(IngestError):
+    def __init__(self, windows: Sequence[str]) -> None:
+        super().__init__(f"{len(windows)} windows are incomplete: {', '.join(windows[:5])}")
+        self.windows = tuple(windows)
