@@ -40,7 +40,7 @@ from platform_defs.arrivals.execution import Ended, described, run_by_operator
 from platform_defs.arrivals.lateness import Late
 from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.model import Model
-from platform_defs.errors import PlatformError, StoreError
+from platform_defs.errors import PlatformError, StoreError, one_line
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
 from platform_defs.work.definition_versions import rows_of
@@ -202,8 +202,7 @@ def stored() -> Stored:
             # the rows first: a model that is published in between is then loaded once more, not missed
             rows, models = read(engine, lambda connection: (rows_of(connection), load_models(connection)))
     except SQLAlchemyError as error:
-        problem = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise StoreError(f"the published models cannot be read: {problem}") from None
+        raise StoreError(f"the published models cannot be read: {one_line(error)}") from None
     return Stored([model for model in models.values() if model.published], rows)
 
 

@@ -25,6 +25,7 @@ from sqlalchemy.engine import make_url
 from platform_defs.arrivals import recovery
 from platform_defs.arrivals.readiness import Verdict, verdict
 from platform_defs.arrivals.standings import dependents
+from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import open_engine, read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_input
 from tests.arrivals.world import add_models, task_log
@@ -98,8 +99,8 @@ def readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[f
         for op_time in batches
         for n in range(tables)
     ]
-    for start in range(0, len(rows), 5000):
-        transact(engine, lambda c, start=start: c.execute(insert(metrics_etl_log), rows[start : start + 5000]))
+    for part in chunks(rows, 5000):
+        transact(engine, lambda c, part=part: c.execute(insert(metrics_etl_log), part))
     # all but one batch were executed: what is usual for a platform that runs
     read_before = [
         {"model_id": f"{name}-{n}", "op_time": op_time, "dependency_table_name": table, "arrival_time": now}
@@ -107,8 +108,7 @@ def readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[f
         for n in range(models)
         for table in {f"{name}_t{(n * 7 + k) % tables}" for k in range(3)}
     ]
-    for start in range(0, len(read_before), 5000):
-        part = read_before[start : start + 5000]
+    for part in chunks(read_before, 5000):
         transact(engine, lambda c, part=part: c.execute(insert(metrics_model_input), part))
 
     queries = 0

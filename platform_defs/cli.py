@@ -8,7 +8,7 @@ from typing import Any
 import click
 from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.errors import PlatformError
+from platform_defs.errors import PlatformError, one_line
 
 # name -> (module, help); listed here so that `platform --help` and `platform keys` import nothing they do not use
 COMMANDS = {
@@ -63,10 +63,5 @@ def main() -> None:
     except (PlatformError, SQLAlchemyError, OSError) as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"platform: {_one_line(error)}", err=True)
+        click.echo(f"platform: {one_line(error)}", err=True)
         sys.exit(1)
-
-
-def _one_line(error: BaseException) -> str:
-    text = str(getattr(error, "orig", None) or error)
-    return text.splitlines()[0] if text else type(error).__name__

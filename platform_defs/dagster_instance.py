@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from sqlalchemy.engine import URL
 
-from platform_defs.errors import SettingsError
+from platform_defs.errors import SettingsError, one_line
 from platform_defs.settings import Settings
 from platform_defs.store.create_database import ensure_database
 
@@ -43,7 +43,7 @@ def _overrides(settings: Settings) -> dict[str, Any]:
     try:
         content = yaml.safe_load(settings.dagster_config.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
-        raise SettingsError(f"PLATFORM_DAGSTER_CONFIG: {str(error).splitlines()[0]}") from None
+        raise SettingsError(f"PLATFORM_DAGSTER_CONFIG: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise SettingsError(f"PLATFORM_DAGSTER_CONFIG: {settings.dagster_config} holds no mapping of keys")
     return content

@@ -8,6 +8,19 @@ PlatformError
 """
 
 
+def one_line(error: BaseException) -> str:
+    """One readable line of any error: the database driver's own words, never SQLAlchemy's statement and parameters."""
+    cause = driver_error(error)
+    text = str(cause).strip()
+    return text.splitlines()[0] if text else type(cause).__name__
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """The error of the database driver that SQLAlchemy has wrapped; any other error as it is."""
+    original = getattr(error, "orig", None)
+    return original if isinstance(original, BaseException) else error
+
+
 class PlatformError(Exception):
     """Base of all errors that end a command with one line and exit code 1."""
 

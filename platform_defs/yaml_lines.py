@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import yaml
 
+from platform_defs.errors import one_line
+
 MAX_DEPTH = 32
 _TEXT = "tag:yaml.org,2002:str"
 
@@ -47,7 +49,7 @@ def compose(text: str) -> yaml.Node | None:
     except yaml.YAMLError as error:
         position = getattr(error, "position", 0)
         line = text.count("\n", 0, position) + 1
-        raise NotYaml(Problem(line, f"no YAML: {str(error).splitlines()[0]}")) from None
+        raise NotYaml(Problem(line, f"no YAML: {one_line(error)}")) from None
 
 
 def _refuse_what_unfolds(text: str) -> None:

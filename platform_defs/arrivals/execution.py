@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
 
 from platform_defs.arrivals import task_log
 from platform_defs.arrivals.errors import ArrivalsError, InvalidArrival, ModelFailed
@@ -14,6 +13,7 @@ from platform_defs.arrivals.op_time import normalised
 from platform_defs.arrivals.ports import Notify
 from platform_defs.arrivals.readiness import missing
 from platform_defs.arrivals.task_log import Begun, TakenOver, TaskStatus
+from platform_defs.errors import driver_error, one_line
 from platform_defs.logs import mask
 from platform_defs.sources import Sources
 from platform_defs.store.engine import read
@@ -56,8 +56,8 @@ def described(error: Exception) -> str:
     """One line without what SQLAlchemy adds: the statement and its parameters are nobody's business outside."""
     if isinstance(error, ArrivalsError):
         return str(error)
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return mask(f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no reason given'}")
+    cause = driver_error(error)
+    return mask(f"{type(cause).__name__}: {one_line(cause) if str(cause) else 'no reason given'}")
 
 
 def _run(house: House, begun: Begun) -> Ended:

@@ -13,6 +13,7 @@ from platform_defs.arrivals.models.model import PUBLISHED
 from platform_defs.arrivals.readiness import Verdict, starts_again, verdict
 from platform_defs.arrivals.standings import standings
 from platform_defs.arrivals.task_log import Trigger, begin_due, decide, trigger
+from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import (
     metrics_etl_log,
@@ -58,8 +59,8 @@ def sweep(engine: Engine, lookback: timedelta, now: datetime) -> dict[Batch, int
         return {}
     batches = sorted((row[0], row[1]) for row in candidates)
     begun: dict[Batch, int] = {}
-    for start in range(0, len(batches), AT_ONCE):
-        begun |= begin_due(engine, batches[start : start + AT_ONCE], Trigger.SENSOR, now)
+    for some in chunks(batches, AT_ONCE):
+        begun |= begin_due(engine, some, Trigger.SENSOR, now)
     return begun
 
 

@@ -12,6 +12,7 @@ from platform_defs.arrivals.batches import Batch, among
 from platform_defs.arrivals.models.model import PUBLISHED
 from platform_defs.arrivals.op_time import batch_of, dependencies_met_by, names_of, spellings
 from platform_defs.arrivals.readiness import Standing, Versions, Written
+from platform_defs.store.chunks import chunks
 from platform_defs.store.tables.arrivals import (
     metrics_etl_log,
     metrics_model,
@@ -36,8 +37,7 @@ def dependents(connection: Connection, table: str, op_time: str) -> list[Standin
 def standings(connection: Connection, batches: Sequence[Batch]) -> list[Standing]:
     """In the order of the batches; a model that does not exist has none."""
     found: list[Standing] = []
-    for start in range(0, len(batches), CHUNK):
-        chunk = batches[start : start + CHUNK]
+    for chunk in chunks(batches, CHUNK):
         wanted = sorted({model_id for model_id, _ in chunk})
         waits = _dependencies(connection, metrics_model.c.model_id.in_(wanted))
         found += _judged(connection, waits, [batch for batch in chunk if batch[0] in waits])

@@ -1,7 +1,7 @@
 """What the two stores share: the single methods of the port as batches of one operation, and the order of steps."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from platform_defs.graph.checks import Value, check_tenant
@@ -31,10 +31,6 @@ from platform_defs.graph.steps import (
 
 T = TypeVar("T")
 C = TypeVar("C")
-
-
-def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 class BatchStore(ABC, Generic[C]):

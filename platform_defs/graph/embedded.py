@@ -9,13 +9,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, del
 from sqlalchemy.exc import IntegrityError
 
 from platform_defs.canonical import canonical_json
-from platform_defs.graph.batch_store import BatchStore, chunks
+from platform_defs.graph.batch_store import BatchStore
 from platform_defs.graph.errors import GraphConflict
 from platform_defs.graph.model import Applied, Edge, EdgeKey, Node
 from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.steps import NodeChange, Step, merge_props
 from platform_defs.graph.vocabulary import HIERARCHY, KNOWLEDGE, TENANT, vector_label
 from platform_defs.store import engine as store
+from platform_defs.store.chunks import chunks
 from platform_defs.store.tables.graph import graph_edge, graph_node, graph_vector_index
 from platform_defs.store.upsert import upsert
 

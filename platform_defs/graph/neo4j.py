@@ -20,9 +20,9 @@ from neo4j.exceptions import (
     TransientError,
 )
 
-from platform_defs.errors import GraphError
+from platform_defs.errors import GraphError, one_line
 from platform_defs.graph import cypher
-from platform_defs.graph.batch_store import BatchStore, chunks
+from platform_defs.graph.batch_store import BatchStore
 from platform_defs.graph.checks import check_edge_type
 from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphUnavailable
 from platform_defs.graph.model import Applied, Edge, EdgeKey, Node
@@ -37,6 +37,7 @@ from platform_defs.graph.vocabulary import (
     vector_dimension,
     vector_label,
 )
+from platform_defs.store.chunks import chunks
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ class Neo4jGraph:
                 user_agent="platform-defs",
             )
         except (ConfigurationError, ValueError) as error:
-            raise GraphError(f"{self._name}: {_one_line(error)}") from error
+            raise GraphError(f"{self._name}: {_server_message(error)}") from error
 
     def for_tenant(self, tenant: int) -> "Neo4jStore":
         return Neo4jStore(tenant, self)
@@ -122,9 +123,9 @@ class Neo4jGraph:
         try:
             yield
         except AuthError as error:
-            raise GraphAccessDenied(f"{self._name} refused the credentials: {_one_line(error)}") from error
+            raise GraphAccessDenied(f"{self._name} refused the credentials: {_server_message(error)}") from error
         except ConstraintError as error:
-            raise GraphConflict(f"{self._name}: {_one_line(error)}") from error
+            raise GraphConflict(f"{self._name}: {_server_message(error)}") from error
         except (
             TransientError,
             ServiceUnavailable,
@@ -132,13 +133,13 @@ class Neo4jGraph:
             ConnectionAcquisitionTimeoutError,
             OSError,
         ) as error:
-            raise GraphUnavailable(f"{self._name} does not answer: {_one_line(error)}") from error
+            raise GraphUnavailable(f"{self._name} does not answer: {_server_message(error)}") from error
         except DriverError as error:
-            raise GraphError(f"{self._name}: {_one_line(error)}") from error
+            raise GraphError(f"{self._name}: {_server_message(error)}") from error
         except Neo4jError as error:
             if (error.code or "").endswith(_TIMED_OUT):
-                raise GraphUnavailable(f"{self._name} took too long: {_one_line(error)}") from error
-            raise GraphError(f"{self._name}: {_one_line(error)}") from error
+                raise GraphUnavailable(f"{self._name} took too long: {_server_message(error)}") from error
+            raise GraphError(f"{self._name}: {_server_message(error)}") from error
 
     def _create(self, statements: Mapping[str, str]) -> None:
         with self.translated():
@@ -406,6 +407,7 @@ def _edge(record: Mapping[str, Any]) -> Edge:
     return Edge(record["type"], str(record["from"]), str(record["to"]), record["props"])
 
 
-def _one_line(error: BaseException) -> str:
-    text = str(getattr(error, "message", None) or error)
-    return text.splitlines()[0] if text else type(error).__name__
+def _server_message(error: Exception) -> str:
+    """One line; the text of a Neo4jError would repeat its code."""
+    message = error.message if isinstance(error, Neo4jError) else None
+    return message.splitlines()[0] if message else one_line(error)

@@ -15,7 +15,7 @@ from dagster._core.errors import DagsterUserCodeProcessError, DagsterUserCodeUnr
 from dagster._grpc.client import DagsterGrpcClient
 from sqlalchemy import Engine
 
-from platform_defs.errors import PlatformError
+from platform_defs.errors import PlatformError, one_line
 from platform_defs.settings import Settings
 from platform_defs.work.definition_versions import rows_changed_at
 
@@ -64,7 +64,7 @@ class CodeServer:
         except DagsterUserCodeProcessError as error:
             raise DoesNotLoad(_reason(error)) from None
         except DagsterUserCodeUnreachableError as error:
-            raise ReloadFailed(f"the code server does not answer: {str(error).splitlines()[0]}") from None
+            raise ReloadFailed(f"the code server does not answer: {one_line(error)}") from None
 
 
 class Reloads:

@@ -20,7 +20,7 @@ from dagster import DagsterInstance
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.errors import PlatformError
+from platform_defs.errors import PlatformError, one_line
 from platform_defs.logs import mask
 from platform_defs.runner.closing import close
 from platform_defs.runner.code_server import CodeServer, Reloads
@@ -128,7 +128,7 @@ class Runner:
         try:
             step()
         except (PlatformError, SQLAlchemyError, OSError) as error:
-            _log.error("the runner could not do a step and goes on: %s", str(error).splitlines()[0])
+            _log.error("the runner could not do a step and goes on: %s", one_line(error))
 
     def _stop(self, number: int, frame: object) -> None:
         self._stopping = True  # acted upon in the next step: a signal may come in the middle of a statement

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, select, update
 
+from platform_defs.store.chunks import chunks
+from platform_defs.store.primary_key import has_key_among
 from platform_defs.store.types import is_mysql
 
 # how far beyond its own share a worker looks while others hold the head of the queue
@@ -34,7 +36,7 @@ def claim(
     chosen = _lock(connection, table, candidates, where, limit) if on_mysql else candidates[:limit]
     if not chosen:
         return []
-    mine = _among(keys, chosen)
+    mine = has_key_among(table, chosen)
     mark = update(table).where(mine).values(dict(values))
     if on_mysql:
         connection.execute(mark)
@@ -60,12 +62,11 @@ def _lock(
     """
     keys = list(table.primary_key.columns)
     chosen: list[tuple[Any, ...]] = []
-    for start in range(0, len(candidates), limit):
-        wanted = candidates[start : start + limit]
+    for wanted in chunks(candidates, limit):
         query = (
             select(*keys)
             .with_hint(table, "FORCE INDEX (PRIMARY)")
-            .where(_among(keys, wanted), where)
+            .where(has_key_among(table, wanted), where)
             .with_for_update(skip_locked=True)
         )
         locked = {tuple(row) for row in connection.execute(query)}
@@ -73,10 +74,3 @@ def _lock(
         if len(chosen) >= limit:
             break
     return chosen[:limit]
-
-
-def _among(keys: Sequence[ColumnElement[Any]], wanted: Sequence[tuple[Any, ...]]) -> ColumnElement[bool]:
-    """The rows with these keys, in a form that every optimiser looks up by the primary key."""
-    if len(keys) == 1:
-        return keys[0].in_([key for (key,) in wanted])
-    return or_(*(and_(*(column == part for column, part in zip(keys, key, strict=True))) for key in wanted))

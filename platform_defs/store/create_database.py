@@ -4,7 +4,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError
 
-from platform_defs.errors import StoreError
+from platform_defs.errors import StoreError, one_line
 from platform_defs.store.engine import CONNECT_TIMEOUT_S
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.types import collation as default_collation
@@ -43,7 +43,7 @@ def _exists(url: URL) -> bool:
     except (DBAPIError, InterfaceError) as error:
         if getattr(error.orig, "errno", None) in _UNKNOWN_DATABASE:
             return False
-        raise StoreUnavailable(f"the database server does not answer: {str(error.orig).splitlines()[0]}") from error
+        raise StoreUnavailable(f"the database server does not answer: {one_line(error)}") from error
     finally:
         engine.dispose()
 

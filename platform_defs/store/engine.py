@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from platform_defs.errors import one_line
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.mysql_driver import keep_statements_as_written
 
@@ -104,7 +105,7 @@ def _attempt(engine: Engine, work: Callable[[Connection], T], attempts: int, *, 
                 raise
             if attempt == attempts:
                 if _lost(error):
-                    raise StoreUnavailable(f"the database does not answer: {_one_line(error)}") from error
+                    raise StoreUnavailable(f"the database does not answer: {one_line(error)}") from error
                 raise
         # jitter keeps two transactions that deadlocked from meeting again
         time.sleep(random.uniform(0.5, 1.0) * 0.02 * 2**attempt)
@@ -121,10 +122,6 @@ def _errno(error: DBAPIError) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _one_line(error: BaseException) -> str:
-    return str(getattr(error, "orig", None) or error).splitlines()[0]
-
-
 def _is_packet_too_large(error: DBAPIError) -> bool:
     return _errno(error) in _MYSQL_PACKET_TOO_LARGE
 
@@ -134,7 +131,7 @@ def _raise_if_too_large(engine: Engine, error: DBAPIError | PoolTimeout) -> None
     if not isinstance(error, DBAPIError) or engine.dialect.name == "sqlite":
         return
     if _is_packet_too_large(error):
-        raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet: {_one_line(error)}") from error
+        raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet: {one_line(error)}") from error
     limit = engine.dialect.__dict__.get("platform_packet_limit")
     if limit and _errno(error) in _MYSQL_LOST and _size(error.params) + len(error.statement or "") > limit:
         raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet of {limit} bytes") from error

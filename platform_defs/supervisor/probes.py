@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.errors import PlatformError
+from platform_defs.errors import PlatformError, one_line
 from platform_defs.store.engine import open_engine
 from platform_defs.supervisor.child import Broken, NotReady
 from platform_defs.work import runners
@@ -92,7 +92,7 @@ def runner_loaded(database: URL) -> Callable[[float], None]:
         try:
             alive = [r for r in runners.alive(engine) if r.started_at.timestamp() >= started_at]
         except (PlatformError, SQLAlchemyError) as error:
-            raise NotReady(str(error).splitlines()[0]) from None
+            raise NotReady(one_line(error)) from None
         finally:
             engine.dispose()
         if any(runner.definitions for runner in alive):

@@ -8,9 +8,9 @@ import pytest
 from dagster import DagsterInstance
 from sqlalchemy import Engine, Table, event, func, insert, select
 
-from platform_defs.arrivals import retention
 from platform_defs.arrivals.retention import Forgotten, forget
 from platform_defs.definitions import defs
+from platform_defs.store import deletion
 from platform_defs.store.tables.arrivals import (
     metrics_etl_log,
     metrics_kpi_value,
@@ -74,7 +74,7 @@ def read_by(model_id: str, table: str, arrival: datetime) -> dict[str, Any]:
 def test_what_ended_long_ago_is_forgotten_and_what_is_recent_or_open_stays(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(deletion, "ROWS_PER_TRANSACTION", 2)
     states = [("DELIVERED", OLD), ("DEAD", OLD), ("DELIVERED", OLD), ("PENDING", None), ("DEAD", RECENT)]
     put(engine, metrics_webhook_delivery, [delivery(n, *state) for n, state in enumerate(states, 1)])
     attempts = [
@@ -144,7 +144,7 @@ def test_the_newest_row_stays_so_that_its_id_is_never_given_to_another(engine: E
 
 
 def test_a_transaction_deletes_no_more_than_a_batch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 10)
+    monkeypatch.setattr(deletion, "ROWS_PER_TRANSACTION", 10)
     put(engine, metrics_task_log, [task(number, "SUCCESS", OLD) for number in range(1, 27)])
     transactions: list[int] = []
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Engine, delete
@@ -23,6 +22,7 @@ from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.models.sql import render
 from platform_defs.canonical import canonical_json, sha256_hex
 from platform_defs.sources import MAX_MESSAGE, Reading, Sources
+from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_kpi_value
 from platform_defs.store.upsert import upsert
@@ -177,5 +177,5 @@ def _replace(connection: Connection, model: Model, op_time: str, spool: _Spool) 
         for kpi_id, value in zip(kpi_ids, row, strict=True)
         if value is not None
     )
-    while batch := list(islice(values, WRITTEN_ROWS)):
+    for batch in chunks(values, WRITTEN_ROWS):
         upsert(connection, table, batch, key=["kpi_id", "op_time", "dims_hash"])

@@ -6,10 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, delete, select, update
+from sqlalchemy import Connection, Engine, Row, select, update
 
 from platform_defs.access.principal import Principal
 from platform_defs.canonical import sha256_hex
+from platform_defs.store.deletion import delete_old_rows
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.lineage import lineage_dead_letter
 from platform_defs.store.upsert import MAX_BYTES
@@ -93,18 +94,10 @@ def refuse_again(engine: Engine, letter_id: int, reason: str) -> None:
     _change(engine, letter_id, {"reason": reason, "retry_count": _letters.retry_count + 1})
 
 
-def delete_older(engine: Engine, before: datetime, *, limit: int = 1000) -> int:
-    old = select(_letters.id).where(_letters.created_at < before).order_by(_letters.created_at).limit(limit)
-
-    def some(connection: Connection) -> int:
-        ids = connection.scalars(old).all()
-        connection.execute(delete(lineage_dead_letter).where(_letters.id.in_(ids)))
-        return len(ids)
-
-    total = 0
-    while removed := transact(engine, some):
-        total += removed
-    return total
+def delete_older(engine: Engine, before: datetime) -> int:
+    """Deletes letters kept before this time; returns how many."""
+    old = _letters.created_at < before
+    return delete_old_rows(engine, lineage_dead_letter, old, order_by=_letters.created_at, keep_newest=False)
 
 
 def _change(engine: Engine, letter_id: int, values: dict[str, Any]) -> None:

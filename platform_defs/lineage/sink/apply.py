@@ -21,6 +21,7 @@ from platform_defs.lineage.merge.pruning import forget, is_candidate
 from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import NeedsRebuild, NodeState, Stamp, State, stamp_of
 from platform_defs.lineage.version import Version, version_of
+from platform_defs.store.chunks import chunks
 
 PRUNED_AT_ONCE = 500
 
@@ -76,11 +77,7 @@ def prune(store: GraphStore, older_than: datetime) -> int:
         if is_candidate(item):
             found |= dict.fromkeys([item.id] if isinstance(item, Node) else [item.from_id])
     found.pop(str(store.tenant), None)
-    ids = list(found)
-    return sum(
-        store.update(partial(_prune_some, ids=ids[start : start + PRUNED_AT_ONCE], before=before))
-        for start in range(0, len(ids), PRUNED_AT_ONCE)
-    )
+    return sum(store.update(partial(_prune_some, ids=some, before=before)) for some in chunks(found, PRUNED_AT_ONCE))
 
 
 def _prune_some(transaction: GraphTransaction, *, ids: Sequence[str], before: Stamp) -> int:

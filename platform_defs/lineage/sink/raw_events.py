@@ -14,7 +14,9 @@ from platform_defs.lineage.events import Event, parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.sink.apply import Stamped
 from platform_defs.lineage.version import version_of
-from platform_defs.store.engine import read, transact
+from platform_defs.store.chunks import chunks
+from platform_defs.store.deletion import delete_old_rows
+from platform_defs.store.engine import read
 from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.store.upsert import upsert
@@ -82,7 +84,7 @@ def known(connection: Connection, keys: Sequence[Key]) -> dict[Key, bool]:
     """Those of the keys that are stored, and whether the graph has them."""
     found: dict[Key, bool] = {}
     for tenant_id, fingerprints in _by_tenant(keys):
-        for some in _chunks(fingerprints):
+        for some in chunks(fingerprints, KEYS_PER_STATEMENT):
             query = select(_events.fingerprint, _events.graph_applied_at).where(
                 _events.tenant_id == tenant_id, _events.fingerprint.in_(some)
             )
@@ -100,7 +102,7 @@ def insert(connection: Connection, rows: Sequence[dict[str, Any]], *, applied_at
 
 def mark_applied(connection: Connection, keys: Sequence[Key], at: datetime | None = None) -> None:
     for tenant_id, fingerprints in _by_tenant(keys):
-        for some in _chunks(fingerprints):
+        for some in chunks(fingerprints, KEYS_PER_STATEMENT):
             connection.execute(
                 update(lineage_events)
                 .where(
@@ -115,7 +117,7 @@ def mark_applied(connection: Connection, keys: Sequence[Key], at: datetime | Non
 def remove_unapplied(connection: Connection, keys: Sequence[Key]) -> None:
     """Takes back rows whose graph write was refused for what they are: a refused event is stored nowhere."""
     for tenant_id, fingerprints in _by_tenant(keys):
-        for some in _chunks(fingerprints):
+        for some in chunks(fingerprints, KEYS_PER_STATEMENT):
             connection.execute(
                 delete(lineage_events).where(
                     _events.tenant_id == tenant_id, _events.fingerprint.in_(some), _events.graph_applied_at.is_(None)
@@ -210,20 +212,10 @@ def stored(row: Row[Any]) -> Stored:
     )
 
 
-def delete_older(engine: Engine, before: datetime, *, limit: int = 5000) -> int:
-    """Deletes rows stored before this time, in bounded transactions; returns how many."""
-    old = select(_events.id).where(_events.created_at < before).order_by(_events.created_at).limit(limit)
-
-    def some(connection: Connection) -> int:
-        ids = connection.scalars(old).all()
-        for chunk in _chunks(list(ids)):
-            connection.execute(delete(lineage_events).where(_events.id.in_(chunk)))
-        return len(ids)
-
-    total = 0
-    while removed := transact(engine, some):
-        total += removed
-    return total
+def delete_older(engine: Engine, before: datetime) -> int:
+    """Deletes events stored before this time; returns how many."""
+    old = _events.created_at < before
+    return delete_old_rows(engine, lineage_events, old, order_by=_events.created_at, keep_newest=False)
 
 
 def _by_tenant(keys: Sequence[Key]) -> Iterator[tuple[int, list[str]]]:
@@ -231,7 +223,3 @@ def _by_tenant(keys: Sequence[Key]) -> Iterator[tuple[int, list[str]]]:
     for key in sorted(keys, key=lambda key: (key.tenant_id, key.fingerprint)):
         tenants.setdefault(key.tenant_id, []).append(key.fingerprint)
     yield from tenants.items()
-
-
-def _chunks(items: list[Any]) -> Iterator[list[Any]]:
-    return (items[start : start + KEYS_PER_STATEMENT] for start in range(0, len(items), KEYS_PER_STATEMENT))

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, delete, select
+from sqlalchemy import Connection, Engine, select
 
-from platform_defs.store.engine import read, transact
+from platform_defs.store.chunks import chunks
+from platform_defs.store.deletion import delete_old_rows
+from platform_defs.store.engine import read
 from platform_defs.store.tables.lineage import lineage_sql, lineage_sql_run
 from platform_defs.store.upsert import upsert
 
@@ -67,29 +69,8 @@ def all_counts(engine: Engine, tenant_id: int) -> Iterator[dict[str, int]]:
 
 def forget_older(engine: Engine, before: datetime) -> int:
     """Forgets runs that can no longer be delivered again; what they counted stays counted."""
-    old = (
-        select(lineage_sql_run.c.tenant_id, lineage_sql_run.c.sql_id, lineage_sql_run.c.run_uuid)
-        .where(lineage_sql_run.c.created_at < before)
-        .order_by(lineage_sql_run.c.created_at)
-        .limit(PAGE)
-    )
-
-    def some(connection: Connection) -> int:
-        rows = [Run(*row) for row in connection.execute(old)]
-        for tenant_id, sql_id, runs in _by_sql(rows):
-            connection.execute(
-                delete(lineage_sql_run).where(
-                    lineage_sql_run.c.tenant_id == tenant_id,
-                    lineage_sql_run.c.sql_id == sql_id,
-                    lineage_sql_run.c.run_uuid.in_(runs),
-                )
-            )
-        return len(rows)
-
-    total = 0
-    while removed := transact(engine, some):
-        total += removed
-    return total
+    created_at = lineage_sql_run.c.created_at
+    return delete_old_rows(engine, lineage_sql_run, created_at < before, order_by=created_at, keep_newest=False)
 
 
 def _locked(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
@@ -99,10 +80,10 @@ def _locked(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tup
     table, found = lineage_sql.c, dict[tuple[int, str], int]()
     for tenant_id in sorted({tenant_id for tenant_id, _ in sqls}):
         ids = [sql_id for tenant, sql_id in sqls if tenant == tenant_id]
-        for start in range(0, len(ids), PER_STATEMENT):
+        for some in chunks(ids, PER_STATEMENT):
             query = (
                 select(table.sql_id, table.runs)
-                .where(table.tenant_id == tenant_id, table.sql_id.in_(ids[start : start + PER_STATEMENT]))
+                .where(table.tenant_id == tenant_id, table.sql_id.in_(some))
                 .order_by(table.sql_id)
                 .with_for_update()
             )
@@ -115,8 +96,7 @@ def _known(connection: Connection, runs: Sequence[Run]) -> set[Run]:
     found: set[Run] = set()
     for tenant_id in sorted({run.tenant_id for run in runs}):
         mine = [run for run in runs if run.tenant_id == tenant_id]
-        for start in range(0, len(mine), PER_STATEMENT):
-            some = mine[start : start + PER_STATEMENT]
+        for some in chunks(mine, PER_STATEMENT):
             # both conditions follow the key; pairs that were not asked for are dropped here
             query = select(table.sql_id, table.run_uuid).where(
                 table.tenant_id == tenant_id,
@@ -125,11 +105,3 @@ def _known(connection: Connection, runs: Sequence[Run]) -> set[Run]:
             )
             found |= {Run(tenant_id, row.sql_id, row.run_uuid) for row in connection.execute(query)}
     return found
-
-
-def _by_sql(runs: Sequence[Run]) -> Iterator[tuple[int, str, list[str]]]:
-    grouped: dict[tuple[int, str], list[str]] = {}
-    for run in sorted(runs):
-        grouped.setdefault((run.tenant_id, run.sql_id), []).append(run.run_id)
-    for (tenant_id, sql_id), ids in grouped.items():
-        yield tenant_id, sql_id, ids

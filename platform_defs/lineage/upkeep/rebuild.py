@@ -16,7 +16,6 @@ from functools import partial
 from sqlalchemy import Engine
 
 from platform_defs.access.tenants import Tenant
-from platform_defs.graph.batch_store import chunks
 from platform_defs.graph.model import DeleteEdges, DeleteNodes, Edge, EdgeKey, Node, Operation, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import Graph, GraphStore
 from platform_defs.lineage.errors import LineageError
@@ -29,6 +28,7 @@ from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, State, empty_
 from platform_defs.lineage.sink.apply import Stamped, apply_events, stamped_facts
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.version import Version
+from platform_defs.store.chunks import chunks
 
 ROWS_PER_TRANSACTION = 2000
 EVENTS_PER_GROUP = 200
