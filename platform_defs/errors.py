@@ -4,7 +4,9 @@ PlatformError
 ├── SettingsError       the environment asks for something impossible
 ├── StoreError          the database refused; see store/errors.py for its tree
 ├── GraphError          the graph refused; see graph/errors.py
-└── AccessError         who is asking could not be established; see access/errors.py
+├── AccessError         who is asking could not be established; see access/errors.py
+├── SourceError         a named data source is not known or refused a query; see sources.py
+└── WebhookError        a call to an address that a user chose could not be made; see webhooks/errors.py
 """
 
 

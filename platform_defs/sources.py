@@ -1,4 +1,7 @@
-"""Where models read: the platform's own database or a named source, read-only, row by row and not for ever."""
+"""Named data sources: read-only queries with a time limit on the platform's own database or on another one.
+
+SourceError (a PlatformError) is raised for an unknown source and for whatever its database says against a query.
+"""
 
 import math
 import sqlite3
@@ -6,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import mysql.connector
@@ -14,17 +17,32 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
-from platform_defs.arrivals.errors import ModelFailed
-from platform_defs.arrivals.models.model import PLATFORM_SOURCE
-from platform_defs.arrivals.models.sql import Dialect, Query
+from platform_defs.errors import PlatformError, driver_error
 from platform_defs.settings import usable_url
 from platform_defs.store.engine import SQLITE_BUSY_TIMEOUT_S, open_engine
 
+# the name of the platform's own database; every other name reads PLATFORM_SOURCE_<NAME>_URL
+PLATFORM_SOURCE = "platform"
 MAX_MESSAGE = 2000
 FETCHED_ROWS = 1000
-# the server ends a query in time; the socket only guards against a server that is gone
+# The server ends a query in time; the socket's timeout, which is this much longer, is for a server that is gone.
 SOCKET_GRACE_S = 10
+# instructions of SQLite's virtual machine between two looks at the clock
 _SQLITE_STEPS = 10_000
+
+Dialect = Literal["mysql", "sqlite"]
+
+
+class SourceError(PlatformError):
+    """A source is not known or refused a query; the message is one line without the password of the source."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """SQL as the driver takes it: a parameter is `:name` for SQLite and `%(name)s` for MySQL."""
+
+    sql: str
+    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,11 +54,11 @@ class Reading:
     _deadline: "_Deadline"
 
     def rows(self, query: Query) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
-        """The names of the columns and the rows; only a batch of them is ever in memory."""
+        """The names of the columns, and the rows; at most a batch of rows is in memory."""
         cursor = self._execute(query)
-        return [column[0] for column in cursor.description], self._fetched(cursor)
+        return [column[0] for column in cursor.description], self._fetch(cursor)
 
-    def _fetched(self, cursor: Any) -> Iterator[tuple[Any, ...]]:
+    def _fetch(self, cursor: Any) -> Iterator[tuple[Any, ...]]:
         while batch := cursor.fetchmany(FETCHED_ROWS):
             self._deadline.check()
             yield from batch
@@ -48,23 +66,23 @@ class Reading:
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources by the names that models know them by; urls are PLATFORM_SOURCE_<NAME>_URL by their <NAME>."""
+    """Sources by name; `urls` has the values of PLATFORM_SOURCE_<NAME>_URL by <NAME>."""
 
     platform: Engine
     urls: Mapping[str, str]
 
     @contextmanager
     def reading(self, name: str, timeout_s: float) -> Iterator[Reading]:
-        """One read-only transaction; what the database says against it is a ModelFailed."""
+        """One read-only transaction, in which all queries together may take `timeout_s`."""
         url = self._url(name)
         deadline = _Deadline(timeout_s)
-        opened = _sqlite if url.get_backend_name() == "sqlite" else _mysql
+        open_source = _open_sqlite if url.get_backend_name() == "sqlite" else _open_mysql
         try:
-            with opened(url, deadline) as reading:
+            with open_source(url, deadline) as reading:
                 yield reading
         except (sqlite3.Error, mysql.connector.Error, DBAPIError) as error:
             deadline.check()
-            raise ModelFailed(_message(error, url)) from None
+            raise SourceError(_one_line(error, url)) from None
 
     def _url(self, name: str) -> URL:
         if name == PLATFORM_SOURCE:
@@ -72,11 +90,11 @@ class Sources:
         variable = f"PLATFORM_SOURCE_{name.upper()}_URL"
         written = self.urls.get(name.upper())
         if not written:
-            raise ModelFailed(f"the source {name} is not known: {variable} is not set")
+            raise SourceError(f"the source {name} is not known: {variable} is not set")
         try:
             return make_url(usable_url(written))
         except ValueError as error:
-            raise ModelFailed(f"{variable}: {error}") from None
+            raise SourceError(f"{variable}: {error}") from None
 
 
 class _Deadline:
@@ -89,15 +107,15 @@ class _Deadline:
 
     def check(self) -> None:
         if self.passed():
-            raise ModelFailed(f"the query did not end within {self.timeout_s:g} s")
+            raise SourceError(f"the query did not end within {self.timeout_s:g} s")
 
 
 @contextmanager
-def _sqlite(url: URL, deadline: _Deadline) -> Iterator[Reading]:
-    # a URI with mode=ro neither creates the file nor changes how it is kept
+def _open_sqlite(url: URL, deadline: _Deadline) -> Iterator[Reading]:
+    # mode=ro neither creates the file nor changes its journal mode
     address = f"file:{quote(url.database or '')}?mode=ro"
-    patience = min(SQLITE_BUSY_TIMEOUT_S, deadline.timeout_s)
-    with closing(sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)) as connection:
+    busy_timeout = min(SQLITE_BUSY_TIMEOUT_S, deadline.timeout_s)
+    with closing(sqlite3.connect(address, uri=True, timeout=busy_timeout, isolation_level=None)) as connection:
         connection.set_progress_handler(deadline.passed, _SQLITE_STEPS)
         connection.execute("PRAGMA query_only = ON")
         connection.execute("BEGIN")
@@ -105,7 +123,7 @@ def _sqlite(url: URL, deadline: _Deadline) -> Iterator[Reading]:
 
 
 @contextmanager
-def _mysql(url: URL, deadline: _Deadline) -> Iterator[Reading]:
+def _open_mysql(url: URL, deadline: _Deadline) -> Iterator[Reading]:
     engine = open_engine(url, pool_size=2, socket_timeout=math.ceil(deadline.timeout_s) + SOCKET_GRACE_S)
     event.listen(engine, "do_connect", _do_not_buffer)
     try:
@@ -113,10 +131,10 @@ def _mysql(url: URL, deadline: _Deadline) -> Iterator[Reading]:
         connection: Any = borrowed.dbapi_connection
         try:
             _begin_read_only(engine, connection, deadline.timeout_s)
-            yield Reading("mysql", lambda query: _streamed(connection, query), deadline)
+            yield Reading("mysql", lambda query: _execute_unbuffered(connection, query), deadline)
         finally:
             if connection.unread_result:
-                _stop(engine, connection.connection_id)
+                _kill_query(engine, connection.connection_id)
             borrowed.invalidate()
     finally:
         engine.dispose()
@@ -133,25 +151,25 @@ def _begin_read_only(engine: Engine, connection: Any, timeout_s: float) -> None:
 
 
 def _do_not_buffer(dialect: object, record: object, arguments: object, options: dict[str, Any]) -> None:
-    """SQLAlchemy has the driver fetch whole results, as most are small; its own cursors still do."""
+    """Our engine has the driver fetch whole results, which a source's may be too large for."""
     options["buffered"] = False
 
 
-def _streamed(connection: Any, query: Query) -> Any:
+def _execute_unbuffered(connection: Any, query: Query) -> Any:
     cursor = connection.cursor()
     cursor.execute(query.sql, query.parameters)
     return cursor
 
 
-def _stop(engine: Engine, connection_id: int) -> None:
-    """Closing a connection reads what is left of its result, however long that takes, unless the query ends."""
-    # where it cannot be stopped the reason for stopping it still counts
+def _kill_query(engine: Engine, connection_id: int) -> None:
+    """Ends the query, since closing a connection would read the rest of its result, however long that takes."""
+    # a KILL that fails must not hide the error because of which the query is ended
     with suppress(DBAPIError), engine.connect() as other:
         other.exec_driver_sql(f"KILL QUERY {int(connection_id)}")
 
 
-def _message(error: BaseException, url: URL) -> str:
-    text = " ".join(str(getattr(error, "orig", None) or error).split())
+def _one_line(error: BaseException, url: URL) -> str:
+    text = " ".join(str(driver_error(error)).split())
     if url.password:
         for secret in (str(url.password), quote(str(url.password), safe="")):
             text = text.replace(secret, "***")

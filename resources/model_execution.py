@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 from dagster import ConfigurableResource, ResourceDependency
 
 from platform_defs.arrivals.execution import House
+from platform_defs.arrivals.notify.kpi_message import notify_subscribers
 from platform_defs.settings import Settings
 from platform_defs.sources import Sources
-from platform_defs.webhooks import deliveries
 from resources.database import DatabaseResource
 
 
@@ -24,5 +24,5 @@ class HouseResource(ConfigurableResource["HouseResource"]):
             engine=engine,
             sources=Sources(engine, settings.sources),
             timeout_s=settings.model_timeout_s,
-            notify=partial(deliveries.write, zone=ZoneInfo(settings.zone)),
+            notify=partial(notify_subscribers, zone=ZoneInfo(settings.zone)),
         )

@@ -39,7 +39,7 @@ from platform_defs.store.tables.arrivals import metrics_task_log
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.kinds_of_work import WEBHOOK_SEND
 from platform_defs.work import rows
-from platform_defs.work.definition_versions import read_digest
+from platform_defs.work.definition_versions import rows_of
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 
@@ -131,10 +131,10 @@ def _started_before(engine: Engine, task_ids: Sequence[int], instant: datetime) 
 
 def _send_overdue(engine: Engine, now: datetime) -> bool:
     """A row of work at a time, and per interval, where webhooks wait and no API process is alive to send them."""
-    if not read(engine, lambda connection: deliveries.overdue(connection, UNSENT)):
+    if not read(engine, lambda connection: deliveries.count_overdue(connection, UNSENT)):
         return False
     interval = int(now.timestamp() // UNSENT.total_seconds())
-    rows.enqueue_unless_open(engine, WEBHOOK_SEND, key=f"{WEBHOOK_SEND}:{interval}")
+    rows.ensure(engine, WEBHOOK_SEND, key=f"{WEBHOOK_SEND}:{interval}")
     return True
 
 
@@ -148,7 +148,7 @@ def _reload_if_behind(context: SensorEvaluationContext, server: CodeServer, rows
 
 
 def _rows(engine: Engine) -> str:
-    return read(engine, read_digest)
+    return read(engine, rows_of)
 
 
 def _tell_late(instance: DagsterInstance, engine: Engine, zone: ZoneInfo, now: datetime, lookback: timedelta) -> None:

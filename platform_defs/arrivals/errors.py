@@ -1,4 +1,4 @@
-"""What can go wrong with arrivals, models and webhooks.
+"""What can go wrong with arrivals, models and subscriptions to KPIs; see webhooks/errors.py for deliveries.
 
 ArrivalsError
 ├── InvalidArrival      400: a field of the request is not what it must be; `field` names it
@@ -6,8 +6,8 @@ ArrivalsError
 ├── UnknownModel        no such model
 ├── AlreadyRunning      the batch is being executed: the seed's message, as it goes over the wire
 ├── ModelFailed         an execution failed; the message goes into the task log and the answer
-├── WebhookError        a subscription or a delivery is refused
-└── SecretError         a secret cannot be read, decrypted or understood; never says its value
+├── InvalidSubscription 400: a field of a new subscription is not what it must be; `field` names it
+└── UnknownSubscription 404: no such subscription, or another team's
 """
 
 from collections.abc import Sequence
@@ -47,9 +47,12 @@ class ModelFailed(ArrivalsError):
     pass
 
 
-class WebhookError(ArrivalsError):
-    pass
+class InvalidSubscription(ArrivalsError):
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
 
 
-class SecretError(WebhookError):
-    pass
+class UnknownSubscription(ArrivalsError):
+    def __init__(self, subscription_id: int) -> None:
+        super().__init__(f"no subscription has the id {subscription_id}")

@@ -1,4 +1,4 @@
-"""`platform webhooks`: subscriptions to KPIs, their deliveries, and dead letters sent again."""
+"""`platform webhooks`: manages subscriptions to KPIs, lists deliveries, and has dead letters sent again."""
 
 import json
 import sys
@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from platform_defs.arrivals.notify import subscriptions
-from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, Wanted
+from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, NewSubscription
 from platform_defs.commands.opened import opened_engine
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
-from platform_defs.webhooks.encryption import vault_of
+from platform_defs.webhooks.encryption import encryption_from
 
 BY_OPERATOR = "disabled by an operator"
 
@@ -38,14 +38,14 @@ def command() -> None:
 )
 @click.option("--team", "team_name", help="Code of the tenant that the subscription belongs to.")
 @click.option("--user", "user_id", help="Who asked for it.")
-def add(secret: str | None, signing_secret: str | None, **wanted: Any) -> None:
+def add(secret: str | None, signing_secret: str | None, **fields: Any) -> None:
     """Subscribe a callback to a KPI; prints the subscription's id."""
     if secret == "-" and signing_secret == "-":
         raise click.UsageError("only one of --secret and --signing-secret can come from stdin")
-    asked = Wanted(secret=_read(secret), signing_secret=_read(signing_secret), **wanted)
+    new = NewSubscription(secret=_read_secret(secret), signing_secret=_read_secret(signing_secret), **fields)
     settings = Settings.load()
     with opened_engine() as engine:
-        added = subscriptions.add(engine, asked, vault=vault_of(settings), allow=settings.webhook_networks)
+        added = subscriptions.add(engine, new, encryption=encryption_from(settings), allow=settings.webhook_networks)
     click.echo(added.id)
 
 
@@ -54,15 +54,15 @@ def add(secret: str | None, signing_secret: str | None, **wanted: Any) -> None:
 def list_(as_json: bool) -> None:
     """List subscriptions; secrets are masked, references are not."""
     with opened_engine() as engine:
-        found = subscriptions.every(engine)
+        found = subscriptions.list_all(engine)
     for subscription in found:
-        _show(subscriptions.wire(subscription), as_json)
+        _print_fields(subscriptions.json_fields(subscription), as_json)
 
 
 @command.command("disable")
 @_id
 def disable(subscription_id: int) -> None:
-    """Stop a subscription; what waits for it alone is not sent."""
+    """Stop a subscription; pending deliveries that only it wants are not sent."""
     with opened_engine() as engine:
         subscriptions.disable(engine, subscription_id, reason=BY_OPERATOR)
     click.echo(f"subscription {subscription_id} disabled")
@@ -95,13 +95,13 @@ def remove(subscription_id: int) -> None:
 def list_deliveries(status: str | None, limit: int, as_json: bool) -> None:
     """List deliveries, the newest first; --json has every attempt."""
     with opened_engine() as engine:
-        found = deliveries.listed(engine, status=status and status.upper(), limit=limit)
+        found = deliveries.list_newest(engine, status=status and status.upper(), limit=limit)
     for delivery in found:
-        fields = deliveries.wire(delivery)
+        fields = deliveries.json_fields(delivery)
         if not as_json:
             fields |= {"attempts": len(delivery.attempts)}
             del fields["body"]
-        _show(fields, as_json)
+        _print_fields(fields, as_json)
 
 
 @command.command("redeliver")
@@ -119,10 +119,10 @@ def redeliver(delivery_id: int | None, all_dead: bool) -> None:
             click.echo(f"delivery {delivery_id} will be sent again")
 
 
-def _read(value: str | None) -> str | None:
+def _read_secret(value: str | None) -> str | None:
     return sys.stdin.read().strip() if value == "-" else value
 
 
-def _show(fields: dict[str, Any], as_json: bool) -> None:
+def _print_fields(fields: dict[str, Any], as_json: bool) -> None:
     line = json.dumps(fields, ensure_ascii=False)
     click.echo(line if as_json else "\t".join("-" if value is None else str(value) for value in fields.values()))

@@ -1,1 +1,1 @@
-"""Webhooks: who hears that KPIs changed, deliveries written as rows, and the attempts that carry them out."""
+"""Webhooks for any system: deliveries as rows, attempts with retries, secrets, signing, and the check of addresses."""

@@ -1,4 +1,4 @@
-"""Which addresses a callback may have: nothing that is inside, unless the operator allowed that network."""
+"""Checks the addresses of users' URLs: private and special ones are refused unless the operator allowed the network."""
 
 import re
 import socket
@@ -8,18 +8,18 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 import httpx
 
-from platform_defs.webhooks.errors import AddressRefused, InvalidSubscription
+from platform_defs.webhooks.errors import AddressRefused, UrlRefused
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 Resolver = Callable[[str, int], Sequence[str]]
 
 MAX_URL = 512
-# of names and addresses alike; the parser would escape whatever else there is
+# characters of names and of addresses; httpx would escape others instead of refusing them
 _HOST = re.compile(rb"[0-9A-Za-z._:-]+")
 
-# Tables of our own: what `ipaddress` calls global differs between versions of Python, and includes multicast,
-# 6to4 and NAT64. IPv4 as IANA's special-purpose registry has it.
+# Tables of our own, since `ipaddress.is_global` differs between versions of Python and accepts multicast, 6to4 and
+# NAT64. These are the IPv4 blocks of IANA's special-purpose registry.
 _REFUSED_IPV4 = tuple(
     IPv4Network(text)
     for text in (
@@ -38,11 +38,11 @@ _REFUSED_IPV4 = tuple(
         "203.0.113.0/24",
         "224.0.0.0/4",
         "240.0.0.0/4",
-        # a public address that Azure answers from inside, with its metadata
+        # public, but inside Azure it serves the metadata of the machine
         "168.63.129.16/32",
     )
 )
-# Only this block is global unicast at all; loopback, link-local, private, multicast and the rest lie outside it.
+# IPv6's only block of global unicast addresses; loopback, link-local, private and multicast lie outside it.
 _GLOBAL_IPV6 = IPv6Network("2000::/3")
 _REFUSED_IPV6 = tuple(
     IPv6Network(text)
@@ -60,7 +60,7 @@ def is_permitted(address: Address, allow: Sequence[Network]) -> bool:
     """Whether a connection to this address may be opened."""
     if any(address in network for network in allow if network.version == address.version):
         return True
-    inner = _carried(address)
+    inner = _embedded_ipv4(address)
     if inner is not None:
         return is_permitted(inner, allow)
     if isinstance(address, IPv4Address):
@@ -69,9 +69,9 @@ def is_permitted(address: Address, allow: Sequence[Network]) -> bool:
 
 
 def permitted_addresses(host: str, port: int, *, allow: Sequence[Network], resolver: Resolver) -> list[Address]:
-    """What the host resolves to, without what is refused; whoever connects must connect to one of these.
+    """Resolves the host once and returns its permitted addresses; the caller must connect to one of these.
 
-    Every spelling of an address (decimal, octal, hexadecimal) passes the resolver too, and is judged by what it means.
+    Addresses in any spelling (decimal, octal, hexadecimal) pass the resolver too, and are checked by what they mean.
     """
     try:
         found = list(dict.fromkeys(ip_address(text) for text in resolver(host, port)))
@@ -83,13 +83,13 @@ def permitted_addresses(host: str, port: int, *, allow: Sequence[Network], resol
     return permitted
 
 
-def look_up(host: str, port: int) -> list[str]:
+def resolve_by_system(host: str, port: int) -> list[str]:
     """The system's resolver."""
     return [str(answer[4][0]) for answer in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
-def within(seconds: float, resolver: Resolver) -> Resolver:
-    """A resolver that gives up: the system's own has no time limit and may take longer than a lease."""
+def with_timeout(seconds: float, resolver: Resolver) -> Resolver:
+    """A resolver that gives up after `seconds`: the system's has no time limit and may outlast a sender's lease."""
 
     def bounded(host: str, port: int) -> Sequence[str]:
         answers: list[Sequence[str]] = []
@@ -101,7 +101,7 @@ def within(seconds: float, resolver: Resolver) -> Resolver:
             except (OSError, UnicodeError) as error:
                 failures.append(error)
 
-        thread = threading.Thread(target=ask, daemon=True, name="webhook-resolver")
+        thread = threading.Thread(target=ask, daemon=True, name="resolver")
         thread.start()
         thread.join(seconds)
         if failures:
@@ -114,30 +114,32 @@ def within(seconds: float, resolver: Resolver) -> Resolver:
 
 
 def check_url(url: str, *, allow: Sequence[Network]) -> httpx.URL:
-    """A callback as it may be stored; an address that is written out is judged here, a name when it is called."""
-    field = "callbackUrl"
+    """Raises UrlRefused if a user's URL cannot be called.
+
+    An address that is written into the URL is checked here, a name only when it is resolved for a call.
+    """
     if len(url) > MAX_URL:
-        raise InvalidSubscription(field, f"expected at most {MAX_URL} characters, got {len(url)}")
+        raise UrlRefused(f"expected at most {MAX_URL} characters, got {len(url)}")
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError, UnicodeError):
-        raise InvalidSubscription(field, "expected an absolute http or https URL") from None
+        raise UrlRefused("expected an absolute http or https URL") from None
     if parsed.scheme not in ("http", "https") or not _HOST.fullmatch(parsed.raw_host):
-        raise InvalidSubscription(field, "expected an absolute http or https URL")
+        raise UrlRefused("expected an absolute http or https URL")
     if parsed.userinfo:
-        raise InvalidSubscription(field, "expected no user or password in the URL; `secret` is the place for them")
+        raise UrlRefused("expected no user or password in the URL; `secret` is the place for them")
     if parsed.fragment:
-        raise InvalidSubscription(field, "expected no fragment (#…): it would never be sent")
+        raise UrlRefused("expected no fragment (#…): it would never be sent")
     if parsed.port is not None and not 0 < parsed.port < 65536:
-        raise InvalidSubscription(field, "expected a port from 1 to 65535")
-    written = _written_out(parsed.raw_host.decode("ascii"))
-    if written and not any(is_permitted(address, allow) for address in written):
-        raise InvalidSubscription(field, _refusal(parsed.host, written))
+        raise UrlRefused("expected a port from 1 to 65535")
+    literal = _literal_addresses(parsed.raw_host.decode("ascii"))
+    if literal and not any(is_permitted(address, allow) for address in literal):
+        raise UrlRefused(_refusal(parsed.host, literal))
     return parsed
 
 
-def _written_out(host: str) -> list[Address]:
-    """The addresses that a host means without asking any server; empty for a name."""
+def _literal_addresses(host: str) -> list[Address]:
+    """The addresses that a host stands for without any lookup; empty for a name."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return [IPv4Address("127.0.0.1"), IPv6Address("::1")]
@@ -148,8 +150,8 @@ def _written_out(host: str) -> list[Address]:
     return [ip_address(answer[4][0]) for answer in answers]
 
 
-def _carried(address: Address) -> IPv4Address | None:
-    """The IPv4 address that a packet to this one ends up at, where the form alone says so."""
+def _embedded_ipv4(address: Address) -> IPv4Address | None:
+    """The IPv4 address that an IPv4-mapped or NAT64 address leads to."""
     if isinstance(address, IPv4Address):
         return None
     if address.ipv4_mapped is not None:

@@ -1,4 +1,4 @@
-"""The queue of attempts in the database: claimed under a lease, and settled by what the receiver answered."""
+"""Attempts in the database: a sender claims a delivery under a lease, and records what the receiver answered."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,18 +7,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
-from platform_defs.arrivals.notify.subscriptions import DISABLED
 from platform_defs.store.claim import claim
-from platform_defs.store.tables.webhooks import (
-    metrics_webhook_attempt,
-    metrics_webhook_delivery,
-    metrics_webhook_subscription,
-)
-from platform_defs.webhooks.deliveries import DEAD, DELIVERED, PENDING, still_wanted, unleased
-from platform_defs.webhooks.message import Message
+from platform_defs.store.tables.webhooks import metrics_webhook_attempt, metrics_webhook_delivery
+from platform_defs.webhooks.deliveries import DEAD, DELIVERED, PENDING, has_no_lease, wanted_deliveries
+from platform_defs.webhooks.recipients import disable_subscriptions
+from platform_defs.webhooks.request import DeliveryContent
 
 FIRST_DELAY_S = 1
 MAX_DELAY_S = 3600
+# HTTP "Gone": the receiver wants no further deliveries
 GONE = 410
 UNWANTED = "every subscription of it was disabled or removed"
 INTERRUPTED = "the sender ended before the answer came"
@@ -34,18 +31,18 @@ _IN_ORDER = (_delivery.c.next_attempt_at, _delivery.c.id)
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """One attempt that is ours to make: its number is taken, whatever becomes of us."""
+class ClaimedAttempt:
+    """An attempt that this sender must make; its row, with its number, is committed before anything is sent."""
 
     delivery_id: int
     attempt_no: int
     lease: str
-    message: Message
+    content: DeliveryContent
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What an attempt came to."""
+class AttemptResult:
+    """The receiver's answer, or the error where none came."""
 
     http_status: int | None
     latency_ms: int
@@ -58,48 +55,50 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What becomes of the delivery: `delay_s` is when to try again, None where it is over."""
+class DeliveryDecision:
+    """The delivery's next status; `delay_s` is the pause before the next attempt, None if there is none."""
 
     status: str
     delay_s: int | None = None
-    disable: bool = False
+    disable_subscriptions: bool = False
 
 
-def judge(outcome: Outcome, *, failed_before: int, retry_num: int) -> Verdict:
-    """The first attempt plus retry_num retries, after 1 s, 2 s, 4 s …; 410 ends the subscription itself."""
-    if outcome.succeeded:
-        return Verdict(DELIVERED)
-    if outcome.http_status == GONE:
-        return Verdict(DEAD, disable=True)
+def decide_delivery(result: AttemptResult, *, failed_before: int, retry_num: int) -> DeliveryDecision:
+    """Allows one attempt plus `retry_num` retries, after 1 s, 2 s, 4 s …; a 410 disables the subscriptions too."""
+    if result.succeeded:
+        return DeliveryDecision(DELIVERED)
+    if result.http_status == GONE:
+        return DeliveryDecision(DEAD, disable_subscriptions=True)
     if failed_before >= retry_num:
-        return Verdict(DEAD)
+        return DeliveryDecision(DEAD)
     # an exponent beyond twelve is past the cap anyway
-    return Verdict(PENDING, min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** min(failed_before, 12)))
+    return DeliveryDecision(PENDING, min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** min(failed_before, 12)))
 
 
 def next_due(connection: Connection, moment: datetime) -> datetime | None:
-    """When the next attempt that nobody is making is due; None where none waits."""
-    unmade = and_(_delivery.c.status == PENDING, unleased(moment))
-    # ordered, so that the index ends the search at the first; a minimum would look at all that wait
-    query = select(_delivery.c.next_attempt_at).where(unmade).order_by(_delivery.c.next_attempt_at).limit(1)
+    """When the next attempt is due that no sender has leased; None if no delivery waits."""
+    unleased = and_(_delivery.c.status == PENDING, has_no_lease(moment))
+    # ORDER BY … LIMIT 1 reads one entry of the index, where MIN would read all pending deliveries
+    query = select(_delivery.c.next_attempt_at).where(unleased).order_by(_delivery.c.next_attempt_at).limit(1)
     return connection.execute(query).scalar_one_or_none()
 
 
-def waiting(connection: Connection, *, moment: datetime, without: Collection[str], limit: int) -> list[tuple[int, str]]:
-    """The first deliveries that are due, each with its callback; those to the callbacks `without` are left out."""
+def due_deliveries(
+    connection: Connection, *, moment: datetime, without: Collection[str], limit: int
+) -> list[tuple[int, str]]:
+    """The first (delivery id, callback) that are due, leaving out deliveries to the callbacks in `without`."""
     query = select(_delivery.c.id, _delivery.c.callback_url).where(_due(moment)).order_by(*_IN_ORDER).limit(limit)
     if without:
         query = query.where(_delivery.c.callback_url.not_in(without))
     return [(row.id, row.callback_url) for row in connection.execute(query)]
 
 
-def claim_due(
+def claim_attempts(
     connection: Connection, ids: Sequence[int], *, moment: datetime, lease: str, seconds: float
-) -> list[Claimed]:
-    """Those of the deliveries that are still due become ours.
+) -> list[ClaimedAttempt]:
+    """Claims the deliveries among `ids` that are still due, and starts an attempt of each.
 
-    A delivery whose lease ran out is claimed again: the attempt that never ended is marked as lost.
+    A delivery whose lease ran out is claimed again, and its attempt that never ended is marked as lost.
     """
     rows = claim(
         connection,
@@ -111,59 +110,58 @@ def claim_due(
     )
     if not rows:
         return []
-    wanted = still_wanted(connection, rows)
+    wanted = wanted_deliveries(connection, rows)
     if unwanted := [row.id for row in rows if row.id not in wanted]:
         _give_up(connection, unwanted, moment)
-    return _started(connection, [row for row in rows if row.id in wanted], lease, moment)
+    return _start_attempts(connection, [row for row in rows if row.id in wanted], lease, moment)
 
 
-def settle(connection: Connection, claimed: Claimed, outcome: Outcome, *, ended: datetime) -> Verdict | None:
-    """Records an attempt and what follows; None where the lease was lost and another's attempt decides."""
+def record_result(
+    connection: Connection, claimed: ClaimedAttempt, result: AttemptResult, *, ended: datetime
+) -> DeliveryDecision | None:
+    """Records the result and the decision that follows; None if the lease was lost, since its new owner decides."""
     mine = and_(_delivery.c.id == claimed.delivery_id, _delivery.c.lease_owner == claimed.lease)
     row = connection.execute(select(_delivery).where(mine, _delivery.c.status == PENDING).with_for_update()).first()
     connection.execute(
         update(_attempt)
         .where(_attempt.c.delivery_id == claimed.delivery_id, _attempt.c.attempt_no == claimed.attempt_no)
         .values(
-            latency_ms=outcome.latency_ms,
-            http_status=outcome.http_status,
-            outcome=SUCCEEDED if outcome.succeeded else FAILED,
-            error=outcome.error,
-            answer=outcome.answer,
+            latency_ms=result.latency_ms,
+            http_status=result.http_status,
+            outcome=SUCCEEDED if result.succeeded else FAILED,
+            error=result.error,
+            answer=result.answer,
         )
     )
     if row is None:
         return None
-    verdict = judge(outcome, failed_before=row.attempts, retry_num=row.retry_num)
+    decision = decide_delivery(result, failed_before=row.attempts, retry_num=row.retry_num)
     connection.execute(
         update(_delivery)
         .where(mine)
         .values(
-            status=verdict.status,
+            status=decision.status,
             attempts=row.attempts + 1,
-            next_attempt_at=None if verdict.delay_s is None else ended + timedelta(seconds=verdict.delay_s),
+            next_attempt_at=None if decision.delay_s is None else ended + timedelta(seconds=decision.delay_s),
             lease_owner=None,
             leased_until=None,
-            last_error=None if outcome.succeeded else outcome.error,
-            finished_at=ended if verdict.delay_s is None else None,
+            last_error=None if result.succeeded else result.error,
+            finished_at=ended if decision.delay_s is None else None,
         )
     )
-    if verdict.disable:
-        table = metrics_webhook_subscription
-        connection.execute(
-            update(table)
-            .where(table.c.id.in_(row.subscription_ids))
-            .values(status=DISABLED, disabled_reason=f"the receiver answered {GONE} to {row.webhook_id}")
-        )
-    return verdict
+    if decision.disable_subscriptions:
+        disable_subscriptions(connection, row.subscription_ids, f"the receiver answered {GONE} to {row.webhook_id}")
+    return decision
 
 
 def _due(moment: datetime) -> ColumnElement[bool]:
-    return and_(_delivery.c.status == PENDING, _delivery.c.next_attempt_at <= moment, unleased(moment))
+    return and_(_delivery.c.status == PENDING, _delivery.c.next_attempt_at <= moment, has_no_lease(moment))
 
 
-def _started(connection: Connection, rows: Sequence[Row[Any]], lease: str, moment: datetime) -> list[Claimed]:
-    """Takes the next number of each and writes it down before anything is sent."""
+def _start_attempts(
+    connection: Connection, rows: Sequence[Row[Any]], lease: str, moment: datetime
+) -> list[ClaimedAttempt]:
+    """Writes the next attempt of each delivery before anything is sent."""
     if not rows:
         return []
     ids = [row.id for row in rows]
@@ -174,7 +172,7 @@ def _started(connection: Connection, rows: Sequence[Row[Any]], lease: str, momen
     )
     numbers = select(_attempt.c.delivery_id, func.max(_attempt.c.attempt_no)).where(_attempt.c.delivery_id.in_(ids))
     last = {row[0]: row[1] for row in connection.execute(numbers.group_by(_attempt.c.delivery_id))}
-    claimed = [Claimed(row.id, last.get(row.id, 0) + 1, lease, _message(row)) for row in rows]
+    claimed = [ClaimedAttempt(row.id, last.get(row.id, 0) + 1, lease, _content(row)) for row in rows]
     connection.execute(
         insert(_attempt).values(
             [
@@ -206,8 +204,8 @@ def _give_up(connection: Connection, ids: Sequence[int], moment: datetime) -> No
     )
 
 
-def _message(row: Any) -> Message:
-    return Message(
+def _content(row: Any) -> DeliveryContent:
+    return DeliveryContent(
         webhook_id=row.webhook_id,
         callback_url=row.callback_url,
         secret=row.secret,

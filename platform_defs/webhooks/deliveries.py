@@ -1,4 +1,4 @@
-"""Deliveries: written with the end of a task, before anything is sent; shown, and sent again where given up."""
+"""Deliveries: rows that are written before anything is sent, listed with their attempts, and sent again on demand."""
 
 import uuid
 from collections import defaultdict
@@ -6,23 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, false, func, or_, select, true, update
 
-from platform_defs.arrivals.notify.impact import affected
-from platform_defs.arrivals.notify.subscriptions import ENABLED, group_hash, group_hashes
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
-from platform_defs.store.tables.arrivals import metrics_kpi
-from platform_defs.store.tables.webhooks import (
-    metrics_webhook_attempt,
-    metrics_webhook_delivery,
-    metrics_webhook_subscription,
-)
+from platform_defs.store.tables.webhooks import metrics_webhook_attempt, metrics_webhook_delivery
 from platform_defs.store.upsert import upsert
 from platform_defs.webhooks.errors import NotRedeliverable, UnknownDelivery
-from platform_defs.webhooks.message import notification
+from platform_defs.webhooks.recipients import Recipient, enabled_among, group_hashes_of_team
 
 PENDING = "PENDING"
 DELIVERED = "DELIVERED"
@@ -32,6 +24,22 @@ PAGE = 100
 MAX_PAGE = 1000
 
 _table = metrics_webhook_delivery
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a system has to say, the same to every recipient.
+
+    `event_id` makes it unique: writing the same event again changes nothing. `subject` and `batch` are shown with its
+    deliveries; with `event_id` they are kept in columns named after the first system that used them: model_id, op_time
+    and task_id.
+    """
+
+    event_id: int
+    subject: str
+    batch: str
+    body: str
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -47,13 +55,13 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A delivery as it may be shown; its secrets are not part of it."""
+    """A delivery as a listing may show it: without its secrets."""
 
     id: int
     webhook_id: str
     status: str
-    model_id: str
-    op_time: str
+    subject: str
+    batch: str
     callback_url: str
     subscription_ids: tuple[int, ...]
     retry_num: int
@@ -65,65 +73,42 @@ class Delivery:
     attempts: tuple[Attempt, ...]
 
 
-def write(
-    connection: Connection,
-    *,
-    task_id: int,
-    model_id: str,
-    op_time: str,
-    kpi_ids: Sequence[str],
-    at: datetime,
-    zone: ZoneInfo,
-) -> int:
-    """One delivery per group of subscriptions to what this task changed; the same task again changes nothing."""
-    if not kpi_ids:
-        return 0
-    computed = select(metrics_kpi.c.kpi_id, metrics_kpi.c.depends_on).where(metrics_kpi.c.kpi_type == "COMPUTED")
-    closure = affected(kpi_ids, {row.kpi_id: row.depends_on or () for row in connection.execute(computed)})
-    subscribed = metrics_webhook_subscription.c
-    to_these = (
-        select(metrics_webhook_subscription)
-        .where(subscribed.kpi_id.in_(closure), subscribed.status == ENABLED)
-        .order_by(subscribed.id)
-    )
-    groups: defaultdict[str, list[Row[Any]]] = defaultdict(list)
-    for row in connection.execute(to_these):
-        groups[group_hash(row)].append(row)
-    body = notification(model_id, op_time, closure, at, zone)
+def write(connection: Connection, message: Message, recipients: Sequence[Recipient]) -> int:
+    """Writes one delivery per recipient in the caller's transaction; returns how many are new."""
     rows = [
         {
             "webhook_id": f"msg_{uuid.uuid4().hex}",
-            "task_id": task_id,
-            "group_hash": group,
-            "model_id": model_id,
-            "op_time": op_time,
-            "callback_url": members[0].callback_url,
-            "subscription_ids": [member.id for member in members],
-            "secret": members[0].secret,
-            "signing_secret": members[0].signing_secret,
-            "retry_num": members[0].retry_num,
-            "body": body,
-            "event_time": at,
+            "task_id": message.event_id,
+            "group_hash": recipient.group_hash,
+            "model_id": message.subject,
+            "op_time": message.batch,
+            "callback_url": recipient.callback_url,
+            "subscription_ids": list(recipient.subscription_ids),
+            "secret": recipient.secret,
+            "signing_secret": recipient.signing_secret,
+            "retry_num": recipient.retry_num,
+            "body": message.body,
+            "event_time": message.at,
             "status": PENDING,
-            "next_attempt_at": at,
+            "next_attempt_at": message.at,
         }
-        for group, members in sorted(groups.items())
+        for recipient in recipients
     ]
     return upsert(connection, _table, rows, key=["task_id", "group_hash"], update="nothing")
 
 
-def overdue(connection: Connection, older_than: timedelta) -> int:
-    """Deliveries that should have been attempted that long ago, and that nobody is attempting."""
+def count_overdue(connection: Connection, older_than: timedelta) -> int:
+    """Deliveries whose next attempt was due that long ago and that no sender has leased."""
     moment = now()
-    waiting = and_(_table.c.status == PENDING, _table.c.next_attempt_at < moment - older_than, unleased(moment))
+    waiting = and_(_table.c.status == PENDING, _table.c.next_attempt_at < moment - older_than, has_no_lease(moment))
     return connection.execute(select(func.count()).select_from(_table).where(waiting)).scalar_one()
 
 
-def unleased(moment: datetime) -> ColumnElement[bool]:
+def has_no_lease(moment: datetime) -> ColumnElement[bool]:
     return or_(_table.c.leased_until.is_(None), _table.c.leased_until <= moment)
 
 
-def listed(
+def list_newest(
     engine: Engine,
     *,
     status: str | None = None,
@@ -131,7 +116,7 @@ def listed(
     before: int | None = None,
     limit: int = PAGE,
 ) -> list[Delivery]:
-    """The newest first, each with its attempts; `before` is the id that the next page starts below."""
+    """A page of deliveries with their attempts, the newest first; the next page starts below the id `before`."""
 
     def work(connection: Connection) -> list[Delivery]:
         query = select(_table).where(_visible(connection, team)).order_by(_table.c.id.desc()).limit(limit)
@@ -156,7 +141,7 @@ def find(engine: Engine, delivery_id: int, *, team: str | None = None) -> Delive
 
 
 def redeliver(engine: Engine, delivery_id: int, *, team: str | None = None) -> Delivery:
-    """Sends a dead letter again: the same id and body, with all its attempts anew."""
+    """Has a dead letter sent again with the same webhook id and body, and with as many attempts as a new delivery."""
     if find(engine, delivery_id, team=team).status != DEAD:
         raise NotRedeliverable(f"delivery {delivery_id} is not a dead letter")
     if not transact(engine, lambda connection: _revive(connection, _table.c.id == delivery_id)):
@@ -165,22 +150,20 @@ def redeliver(engine: Engine, delivery_id: int, *, team: str | None = None) -> D
 
 
 def redeliver_all(engine: Engine) -> int:
-    """Sends every dead letter again that somebody still subscribes to."""
+    """Has every dead letter sent again that still has an enabled subscription."""
     return transact(engine, lambda connection: _revive(connection, true()))
 
 
-def still_wanted(connection: Connection, rows: Sequence[Any]) -> set[int]:
-    """Of these deliveries the ids of those that at least one enabled subscription still asks for."""
-    asked = {number for row in rows for number in row.subscription_ids}
-    table = metrics_webhook_subscription.c
-    query = select(table.id).where(table.id.in_(asked), table.status == ENABLED)
-    enabled = set(connection.execute(query).scalars()) if asked else set()
-    return {row.id for row in rows if not enabled.isdisjoint(row.subscription_ids)}
+def wanted_deliveries(connection: Connection, rows: Sequence[Any]) -> set[int]:
+    """The ids of those deliveries among `rows` that have an enabled subscription, or that never had a subscription."""
+    asked = {subscription_id for row in rows for subscription_id in row.subscription_ids}
+    enabled = enabled_among(connection, asked)
+    return {row.id for row in rows if not row.subscription_ids or not enabled.isdisjoint(row.subscription_ids)}
 
 
 def _revive(connection: Connection, which: ColumnElement[bool]) -> int:
     query = select(_table.c.id, _table.c.subscription_ids).where(_table.c.status == DEAD, which)
-    wanted = still_wanted(connection, connection.execute(query).all())
+    wanted = wanted_deliveries(connection, connection.execute(query).all())
     if not wanted:
         return 0
     moment = now()
@@ -198,10 +181,10 @@ def _revive(connection: Connection, which: ColumnElement[bool]) -> int:
 
 
 def _visible(connection: Connection, team: str | None) -> ColumnElement[bool]:
-    """A team sees what was written for subscriptions that it has."""
+    """A team sees the deliveries that were written for subscriptions that it has now."""
     if team is None:
         return true()
-    hashes = group_hashes(connection, team)
+    hashes = group_hashes_of_team(connection, team)
     return _table.c.group_hash.in_(hashes) if hashes else false()
 
 
@@ -230,8 +213,8 @@ def _with_attempts(connection: Connection, rows: Sequence[Row[Any]]) -> list[Del
             id=row.id,
             webhook_id=row.webhook_id,
             status=row.status,
-            model_id=row.model_id,
-            op_time=row.op_time,
+            subject=row.model_id,
+            batch=row.op_time,
             callback_url=row.callback_url,
             subscription_ids=tuple(row.subscription_ids),
             retry_num=row.retry_num,
@@ -246,21 +229,21 @@ def _with_attempts(connection: Connection, rows: Sequence[Row[Any]]) -> list[Del
     ]
 
 
-def wire(delivery: Delivery) -> dict[str, Any]:
-    """As HTTP and `--json` show it."""
+def json_fields(delivery: Delivery) -> dict[str, Any]:
+    """A delivery as HTTP and `--json` show it; published names, which stay whatever system wrote the delivery."""
     return {
         "id": delivery.id,
         "webhookId": delivery.webhook_id,
         "status": delivery.status,
-        "modelId": delivery.model_id,
-        "opTime": delivery.op_time,
+        "modelId": delivery.subject,
+        "opTime": delivery.batch,
         "callbackUrl": delivery.callback_url,
         "subscriptionIds": list(delivery.subscription_ids),
         "retryNum": delivery.retry_num,
         "body": delivery.body,
         "createdAt": delivery.created_at.isoformat(),
-        "nextAttemptAt": _text(delivery.next_attempt_at),
-        "finishedAt": _text(delivery.finished_at),
+        "nextAttemptAt": _iso_text(delivery.next_attempt_at),
+        "finishedAt": _iso_text(delivery.finished_at),
         "lastError": delivery.last_error,
         "attempts": [
             {
@@ -277,5 +260,5 @@ def wire(delivery: Delivery) -> dict[str, Any]:
     }
 
 
-def _text(moment: datetime | None) -> str | None:
+def _iso_text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()

@@ -1,25 +1,30 @@
-"""What can go wrong with subscriptions and deliveries.
+"""What can go wrong with webhooks and with other calls to addresses that users chose.
 
-WebhookError (see arrivals/errors.py)
-├── InvalidSubscription     400: `field` names what is wrong with it
-├── UnknownSubscription     404: no such subscription, or another team's
+WebhookError
+├── UrlRefused              the text is no URL that may be called; the message never repeats a password in it
+├── AddressRefused          the host cannot be resolved, or is on a private network that no operator allowed
+├── SecretError             a secret cannot be read, decrypted or understood; the message never shows its value
 ├── UnknownDelivery         404: no such delivery, or another team's
-├── NotRedeliverable        409: it is not a dead letter, or nobody is subscribed any more
-└── AddressRefused          the callback is on a network that nobody allowed
+└── NotRedeliverable        409: the delivery is not a dead letter, or all its subscriptions are disabled or removed
 """
 
-from platform_defs.arrivals.errors import WebhookError
+from platform_defs.errors import PlatformError
 
 
-class InvalidSubscription(WebhookError):
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
+class WebhookError(PlatformError):
+    """A call to an address that a user chose could not be prepared or made."""
 
 
-class UnknownSubscription(WebhookError):
-    def __init__(self, subscription_id: int) -> None:
-        super().__init__(f"no subscription has the id {subscription_id}")
+class UrlRefused(WebhookError):
+    pass
+
+
+class AddressRefused(WebhookError):
+    pass
+
+
+class SecretError(WebhookError):
+    pass
 
 
 class UnknownDelivery(WebhookError):
@@ -28,8 +33,4 @@ class UnknownDelivery(WebhookError):
 
 
 class NotRedeliverable(WebhookError):
-    pass
-
-
-class AddressRefused(WebhookError):
     pass

@@ -1,67 +1,32 @@
-"""One HTTP exchange under one time limit, over a connection to exactly the address that was checked.
+"""Posts one request over an open connection, and reads as much of the answer as is stored.
 
-A socket and a protocol parser, no client library: those look the name up themselves, follow proxies of the
-environment, count a time limit per read instead of for the whole, and log addresses and headers with secrets in them.
+A protocol parser and no client library: those log addresses and headers, which may hold secrets.
 """
 
 import socket
-import ssl
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import h11
 
-from platform_defs.webhooks.addresses import Address
-from platform_defs.webhooks.message import Outgoing
+from platform_defs.webhooks.connection import Deadline
+from platform_defs.webhooks.request import PostRequest
 
 KEPT_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The status decides; of the body at most 1 KiB was read."""
+    """The status and at most 1 KiB of the body; `cut` says that the body was longer or ended early."""
 
     status: int
     content: bytes
     cut: bool
 
 
-class Deadline:
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-
-    def left(self) -> float:
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
-
-
-def post(request: Outgoing, addresses: Sequence[Address], *, tls: ssl.SSLContext, deadline: Deadline) -> Answer:
-    """Raises OSError (timeouts and TLS among them) or a protocol error of the receiver's."""
-    with _connected(addresses, request.port, deadline) as plain:
-        if request.scheme == "http":
-            return _exchange(plain, request, deadline)
-        plain.settimeout(deadline.left())
-        with tls.wrap_socket(plain, server_hostname=request.host) as secure:
-            return _exchange(secure, request, deadline)
-
-
-def _connected(addresses: Sequence[Address], port: int, deadline: Deadline) -> socket.socket:
-    """The first of the checked addresses that answers."""
-    failure: OSError = OSError("no address")
-    for address in addresses:
-        try:
-            return socket.create_connection((str(address), port), timeout=deadline.left())
-        except OSError as error:
-            failure = error
-    raise failure
-
-
-def _exchange(connection: socket.socket, request: Outgoing, deadline: Deadline) -> Answer:
+def post(connection: socket.socket, request: PostRequest, deadline: Deadline) -> Answer:
+    """Raises OSError (timeouts included), or h11's error if the receiver does not answer in HTTP."""
     protocol = h11.Connection(our_role=h11.CLIENT)
-    _send(connection, _bytes(protocol, request), deadline)
+    _send(connection, _request_bytes(protocol, request), deadline)
     status, content, complete = 0, b"", False
     try:
         while len(content) <= KEPT_BYTES:
@@ -77,13 +42,13 @@ def _exchange(connection: socket.socket, request: Outgoing, deadline: Deadline) 
                 complete = True
                 break
     except (OSError, h11.RemoteProtocolError):
-        # once the status is there it decides; the rest of the answer is for the log alone
+        # the status alone decides about the delivery; the rest of the answer is only stored for people to read
         if not status:
             raise
     return Answer(status, content[:KEPT_BYTES], cut=len(content) > KEPT_BYTES or not complete)
 
 
-def _bytes(protocol: h11.Connection, request: Outgoing) -> bytes:
+def _request_bytes(protocol: h11.Connection, request: PostRequest) -> bytes:
     events: list[h11.Event] = [
         h11.Request(method="POST", target=request.target, headers=list(request.headers)),
         h11.Data(data=request.body),

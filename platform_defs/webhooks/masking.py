@@ -1,4 +1,4 @@
-"""What is kept of an answer: a receiver may echo the secret that it was sent, so every spelling of it is masked."""
+"""Masks secrets in stored answers: a receiver may echo the secret that it was sent, in any spelling."""
 
 import base64
 import json
@@ -9,13 +9,13 @@ from urllib.parse import quote, quote_plus
 from platform_defs.logs import MASK, mask
 from platform_defs.webhooks.secrets import Kind, Secret
 
-# a shorter beginning of a secret, at the very end of a cut answer, tells nothing
+# a beginning of a secret that is shorter than this, at the end of a cut answer, reveals too little to be masked
 MIN_BEGINNING = 3
 MIN_WORD = 6
 
 
-def spellings(secret: Secret | None, signing: str | None) -> list[str]:
-    """All forms in which the secrets may stand in a text, the longest first."""
+def spellings_of(secret: Secret | None, signing: str | None) -> list[str]:
+    """All forms in which the two secrets may appear in a text, the longest first."""
     plain = {signing, signing.partition("_")[2]} if signing else set()
     if secret is not None:
         plain.add(secret.value)
@@ -23,21 +23,21 @@ def spellings(secret: Secret | None, signing: str | None) -> list[str]:
         plain.update(word for word in secret.value.split() if len(word) >= MIN_WORD)
         if secret.kind is Kind.BODY:
             plain.update(_leaves(json.loads(secret.value)))
-    found = {form for text in plain if text for form in _forms(text)}
-    return sorted(found, key=lambda form: (-len(form), form))
+    found = {spelling for text in plain if text for spelling in _encodings(text)}
+    return sorted(found, key=lambda spelling: (-len(spelling), spelling))
 
 
-def scrubbed(text: str, forms: Sequence[str], *, cut: bool = False) -> str:
-    """The text without the secrets, nor the beginning of one where the text was cut off within it."""
-    for form in forms:
-        text = text.replace(form, MASK)
+def mask_spellings(text: str, spellings: Sequence[str], *, cut: bool = False) -> str:
+    """Masks every spelling; with `cut`, also the beginning of one at the end of the text, which was cut off there."""
+    for spelling in spellings:
+        text = text.replace(spelling, MASK)
     if cut:
-        longest = max((_overlap(text, form) for form in forms), default=0)
+        longest = max((_overlap(text, spelling) for spelling in spellings), default=0)
         text = text[: len(text) - longest] + MASK if longest else text
     return mask(text)
 
 
-def _forms(text: str) -> set[str]:
+def _encodings(text: str) -> set[str]:
     return {
         text,
         quote(text, safe=""),
@@ -57,7 +57,7 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _overlap(text: str, form: str) -> int:
-    """How many letters at the end of the text begin the form."""
-    longest = min(len(text), len(form) - 1)
-    return next((n for n in range(longest, MIN_BEGINNING - 1, -1) if text.endswith(form[:n])), 0)
+def _overlap(text: str, spelling: str) -> int:
+    """How many characters at the end of the text are the beginning of the spelling."""
+    longest = min(len(text), len(spelling) - 1)
+    return next((n for n in range(longest, MIN_BEGINNING - 1, -1) if text.endswith(spelling[:n])), 0)

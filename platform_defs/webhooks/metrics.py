@@ -1,12 +1,12 @@
-"""What the sender counts: attempts and how long they take, and deliveries that were given up."""
+"""Metrics of the sender: attempts, their duration, and deliveries that became dead letters."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Measures:
-    """No label names a callback: what a tenant registers must not create time series."""
+class SenderMetrics:
+    """No label names a callback: a tenant could otherwise create any number of time series."""
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
         self.attempts = Counter(

@@ -1,33 +1,33 @@
-"""A subscription's secrets: the triple `type,key,value`, the signing secret, and how either is stored and shown.
+"""Secrets of a subscription: the triple `type,key,value` and the signing secret, how they are stored and shown.
 
-A value is stored as a reference (`env:NAME`, read when an attempt is made) or encrypted. Rows that other systems
-wrote may hold it as it stands: it is understood, and masked all the same.
+A value is stored as a reference (`env:NAME`, read when an attempt is made) or encrypted. Rows that other programs wrote
+may hold a plain value: it works, and listings mask it too.
 """
 
 import base64
 import binascii
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from platform_defs.arrivals.errors import SecretError
 from platform_defs.errors import SettingsError
 from platform_defs.logs import MASK
 from platform_defs.settings import resolve_secret
-from platform_defs.webhooks.encryption import SEALED, Vault
+from platform_defs.webhooks.encryption import ENCRYPTED, Encryption
+from platform_defs.webhooks.errors import SecretError
 
 REFERENCE = "env:"
 SIGNING_PREFIX = "whsec_"
 SIGNING = "signing"
 MAX_STORED = 2048
-MESSAGE_FIELDS = ("event", "modelId", "opTime", "affectedKpiIds", "timestamp")
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
-# what we set ourselves, and what belongs to the connection
+# headers that the sender sets itself, and headers that belong to the connection
 _OWN_HEADERS = frozenset(
     {
         "accept-encoding",
@@ -56,7 +56,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Secret:
-    """Where the value goes; `value` is the plain one, or as it is stored."""
+    """A parsed triple; `value` is plain or as it is stored, depending on which was parsed."""
 
     kind: Kind
     key: str
@@ -67,7 +67,7 @@ class Secret:
         return f"{self.kind},{self.key}"
 
 
-def parse(text: str) -> Secret:
+def parse_secret(text: str) -> Secret:
     """`Header,Authorization,Bearer xxx`: the value is everything after the second comma."""
     kind, _, rest = text.partition(",")
     key, comma, value = rest.partition(",")
@@ -79,80 +79,81 @@ def parse(text: str) -> Secret:
     return secret
 
 
-def stored(text: str, vault: Vault) -> str:
-    """What goes into the table for a triple as its owner wrote it."""
-    secret = parse(text)
+def storable_secret(text: str, encryption: Encryption, *, message_fields: Collection[str]) -> str:
+    """The text to store for a triple as its owner wrote it; a Body secret may not use the message's own fields."""
+    secret = parse_secret(text)
     if not secret.value.startswith(REFERENCE):
-        check_value(secret)
-    return _fitting(f"{secret.purpose},{_kept(secret.value, vault, secret.purpose)}")
+        check_value(secret, message_fields=message_fields)
+    return _check_length(f"{secret.purpose},{_storable_value(secret.value, encryption, secret.purpose)}")
 
 
-def stored_signing(text: str, vault: Vault) -> str:
+def storable_signing_secret(text: str, encryption: Encryption) -> str:
     text = text.strip()
     if not text.startswith(REFERENCE):
         signing_key(text)
-    return _fitting(_kept(text, vault, SIGNING))
+    return _check_length(_storable_value(text, encryption, SIGNING))
 
 
-def reference_in(kept: str) -> str | None:
-    """The variable that a stored triple or signing secret refers to, None where it is encrypted."""
-    value = kept.rpartition(",")[2]
+def referenced_variable(stored: str) -> str | None:
+    """The environment variable that a stored secret refers to; None if the secret is encrypted."""
+    value = stored.rpartition(",")[2]
     return value.removeprefix(REFERENCE) if value.startswith(REFERENCE) else None
 
 
-def revealed(text: str, vault: Vault) -> Secret:
-    """The triple with its plain value, for an attempt that is made now."""
-    secret = parse(text)
-    plain = Secret(secret.kind, secret.key, _plain(secret.value, vault, secret.purpose))
-    check_value(plain)
+def reveal_secret(text: str, encryption: Encryption) -> Secret:
+    """The stored triple with its plain value, for an attempt that is made now."""
+    secret = parse_secret(text)
+    plain = Secret(secret.kind, secret.key, _reveal_value(secret.value, encryption, secret.purpose))
+    # whoever merges a Body secret into a message checks it against the fields of that message
+    check_value(plain, message_fields=())
     return plain
 
 
-def revealed_signing(text: str, vault: Vault) -> str:
-    plain = _plain(text, vault, SIGNING)
+def reveal_signing_secret(text: str, encryption: Encryption) -> str:
+    plain = _reveal_value(text, encryption, SIGNING)
     signing_key(plain)
     return plain
 
 
-def masked(text: str) -> str:
-    """How a listing shows a stored triple: a reference stays readable."""
+def mask_secret(text: str) -> str:
+    """A stored triple as a listing shows it; a reference stays readable."""
     try:
-        secret = parse(text)
+        secret = parse_secret(text)
     except SecretError:
         return MASK
-    return f"{secret.purpose},{masked_value(secret.value)}"
+    return f"{secret.purpose},{mask_value(secret.value)}"
 
 
-def masked_value(value: str) -> str:
+def mask_value(value: str) -> str:
     is_reference = value.startswith(REFERENCE) and _ENV_NAME.fullmatch(value.removeprefix(REFERENCE))
     return value if is_reference else MASK
 
 
-def check_value(secret: Secret) -> None:
-    """Whether a plain value can be sent; the refusal never shows it."""
+def check_value(secret: Secret, *, message_fields: Collection[str]) -> None:
+    """Raises SecretError if the plain value cannot be sent; the error never shows the value."""
     if not secret.value:
         raise SecretError("expected a value that is not empty")
     if secret.kind is Kind.HEADER and not _HEADER_VALUE.fullmatch(secret.value):
         raise SecretError("expected a header value of printable ASCII on one line")
     if secret.kind is Kind.BODY:
-        body_fields(secret.value)
+        body_fields(secret.value, message_fields=message_fields)
 
 
-def body_fields(value: str) -> dict[str, Any]:
-    """What a Body secret adds to the message."""
+def body_fields(value: str, *, message_fields: Collection[str]) -> dict[str, Any]:
+    """The fields that a Body secret adds to the message, which must not be among the message's own."""
     try:
         fields = json.loads(value)
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
         raise SecretError("expected a JSON object as the value of a Body secret")
-    if taken := sorted(fields.keys() & set(MESSAGE_FIELDS)):
+    if taken := sorted(fields.keys() & set(message_fields)):
         raise SecretError(f"expected names that the message does not use itself, not {', '.join(taken)}")
     return fields
 
 
 def signing_key(secret: str) -> bytes:
-    """The key inside `whsec_…`, as Standard Webhooks has it: 24 to 64 bytes in base64."""
+    """The key in `whsec_…` as Standard Webhooks defines it: 24 to 64 bytes in base64."""
     try:
         key = base64.b64decode(secret.removeprefix(SIGNING_PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -173,17 +174,17 @@ def _check_key(kind: Kind, key: str) -> None:
         raise SecretError("expected `json` between the commas: the format of a Body secret")
 
 
-def _kept(value: str, vault: Vault, purpose: str) -> str:
+def _storable_value(value: str, encryption: Encryption, purpose: str) -> str:
     if not value.startswith(REFERENCE):
-        return vault.seal(value, purpose)
+        return encryption.encrypt(value, purpose)
     if not _ENV_NAME.fullmatch(value.removeprefix(REFERENCE)):
         raise SecretError("expected the name of an environment variable after env:")
     return value
 
 
-def _plain(value: str, vault: Vault, purpose: str) -> str:
-    if value.startswith(SEALED):
-        return vault.open(value, purpose)
+def _reveal_value(value: str, encryption: Encryption, purpose: str) -> str:
+    if value.startswith(ENCRYPTED):
+        return encryption.decrypt(value, purpose)
     if value.startswith(REFERENCE):
         try:
             return resolve_secret(value).strip()
@@ -192,7 +193,7 @@ def _plain(value: str, vault: Vault, purpose: str) -> str:
     return value
 
 
-def _fitting(text: str) -> str:
+def _check_length(text: str) -> str:
     if len(text) > MAX_STORED:
         raise SecretError("expected a shorter secret: about 1400 bytes fit")
     return text

@@ -1,4 +1,4 @@
-"""The sender: claims attempts that are due, makes several at a time, and settles each by its answer."""
+"""The sender: claims deliveries that are due, makes several attempts at a time, and records the result of each."""
 
 import logging
 import socket
@@ -22,23 +22,24 @@ from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
 from platform_defs.webhooks import attempts
-from platform_defs.webhooks.addresses import Network, Resolver, look_up, permitted_addresses, within
-from platform_defs.webhooks.attempts import Claimed, Outcome
+from platform_defs.webhooks.addresses import Network, Resolver, resolve_by_system
+from platform_defs.webhooks.attempts import AttemptResult, ClaimedAttempt, DeliveryDecision
+from platform_defs.webhooks.connection import Deadline, open_checked_connection
 from platform_defs.webhooks.deliveries import DEAD
-from platform_defs.webhooks.encryption import Vault, vault_of
-from platform_defs.webhooks.http_post import KEPT_BYTES, Answer, Deadline, post
-from platform_defs.webhooks.masking import scrubbed
-from platform_defs.webhooks.message import outgoing
-from platform_defs.webhooks.metrics import Measures
-from platform_defs.webhooks.per_host import PER_HOST, chosen, host_of, per_host
+from platform_defs.webhooks.encryption import Encryption, encryption_from
+from platform_defs.webhooks.http_post import KEPT_BYTES, Answer, post
+from platform_defs.webhooks.masking import mask_spellings
+from platform_defs.webhooks.metrics import SenderMetrics
+from platform_defs.webhooks.per_host import PER_HOST, choose_deliveries, count_by_host, host_of
+from platform_defs.webhooks.request import build_request
 
 log = logging.getLogger(__name__)
 
 ATTEMPT_S = 10.0
-# longer than an attempt and its two transactions; a killed sender's attempt is made again after it
+# Longer than an attempt and its two transactions; when it ends, another sender repeats a killed sender's attempt.
 LEASE_S = 30.0
 THREADS = 16
-# how far one look goes for a delivery whose turn it is, while hosts that hang hold the head of the queue
+# While hosts that hang fill the head of the queue, a search for other deliveries reads this many pages at most.
 PAGE = 200
 PAGES = 50
 IDLE_S = 0.5
@@ -46,39 +47,40 @@ FULL_S = 0.05
 
 
 class Sender:
-    """Any number of them may work on one database; `owner` tells them apart in it."""
+    """Any number of senders may share a database; `owner` tells their leases apart."""
 
     def __init__(
         self,
         engine: Engine,
         *,
-        vault: Vault,
+        encryption: Encryption,
         allow: Sequence[Network],
         owner: str,
         registry: CollectorRegistry | None = None,
         clock: Callable[[], datetime] = now,
-        resolver: Resolver = look_up,
+        resolver: Resolver = resolve_by_system,
         tls: ssl.SSLContext | None = None,
         attempt_s: float = ATTEMPT_S,
     ) -> None:
         self._engine = engine
-        self._vault = vault
+        self._encryption = encryption
         self._allow = tuple(allow)
         self._owner = owner
-        self._measures = Measures(registry)
+        self._metrics = SenderMetrics(registry)
         self._clock = clock
         self._resolver = resolver
         self._tls = httpx.create_ssl_context() if tls is None else tls
         self._attempt_s = attempt_s
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
         self._lock = threading.Lock()
+        # attempts under way by callback
         self._busy: Counter[str] = Counter()
 
     def send_due(self) -> int:
-        """Makes every attempt that is due, and returns when all have ended: how many there were."""
+        """Makes every attempt that is due; returns their number when all have ended."""
         made: list[Future[None]] = []
         while True:
-            started, _ = self._start()
+            started, _ = self._start_attempts()
             made += started
             unfinished = [attempt for attempt in made if not attempt.done()]
             if not started and not unfinished:
@@ -87,131 +89,142 @@ class Sender:
                 wait(unfinished, return_when="FIRST_COMPLETED")
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop: an attempt starts when it is due, and the database may come and go."""
+        """Sends until told to stop; while the database does not answer, the sender waits for it."""
         while not stop.is_set():
             try:
-                _, pause = self._start()
+                _, pause = self._start_attempts()
             except (PlatformError, SQLAlchemyError) as error:
                 log.warning("webhooks wait for the database", extra={"problem": type(error).__name__})
                 pause = IDLE_S
             except Exception:
-                # a mistake of ours must not end the thread, which nobody would start again
+                # a bug must not end this thread, since nobody would start it again
                 log.exception("webhooks could not be sent")
                 pause = IDLE_S
             stop.wait(pause)
 
     def close(self) -> None:
-        """Lets the attempts that are under way end; none takes longer than its time limit."""
+        """Waits for the attempts that are under way; each has a time limit."""
         self._pool.shutdown(wait=True)
 
-    def _start(self) -> tuple[list[Future[None]], float]:
-        """Claims what there are threads for; with it comes how long it takes until there may be more to start."""
+    def _start_attempts(self) -> tuple[list[Future[None]], float]:
+        """Starts as many due attempts as there are free threads; returns them, and the pause until the next call."""
         moment = self._clock()
-        # a look comes first: on SQLite a claim stops all other writers
+        # a read comes first, because on SQLite a claim blocks all other writers even if nothing is due
         due = read(self._engine, lambda connection: attempts.next_due(connection, moment))
         if due is None or due > moment:
             return [], IDLE_S if due is None else min(IDLE_S, (due - moment).total_seconds())
         with self._lock:
             under_way = dict(self._busy)
         free = THREADS - sum(under_way.values())
-        ids = self._whose_turn(moment, under_way, free) if free > 0 else []
+        ids = self._choose(moment, under_way, free) if free > 0 else []
         if not ids:
             return [], FULL_S
         lease = f"{self._owner[:200]}/{uuid.uuid4().hex}"
         claimed = transact(
             self._engine,
-            lambda connection: attempts.claim_due(connection, ids, moment=moment, lease=lease, seconds=LEASE_S),
+            lambda connection: attempts.claim_attempts(connection, ids, moment=moment, lease=lease, seconds=LEASE_S),
         )
         with self._lock:
-            self._busy.update(one.message.callback_url for one in claimed)
+            self._busy.update(one.content.callback_url for one in claimed)
         return [self._pool.submit(self._carry_out, one) for one in claimed], 0.0 if claimed else FULL_S
 
-    def _whose_turn(self, moment: datetime, under_way: Mapping[str, int], limit: int) -> list[int]:
-        """Deliveries that are due at hosts with room; what waits for a full host does not hide the others."""
-        counts = per_host(under_way)
+    def _choose(self, moment: datetime, under_way: Mapping[str, int], limit: int) -> list[int]:
+        """Due deliveries whose hosts have room; deliveries to busy hosts at the head of the queue are passed over."""
+        counts = count_by_host(under_way)
         without = {callback for callback in under_way if counts[host_of(callback)] >= PER_HOST}
         for _ in range(PAGES):
-            page = self._waiting(moment, without)
-            ids = chosen(page, under_way, limit)
+            page = self._due_page(moment, without)
+            ids = choose_deliveries(page, under_way, limit)
             if ids or len(page) < PAGE:
                 return ids
             without |= {callback for _, callback in page}
         return []
 
-    def _waiting(self, moment: datetime, without: Collection[str]) -> list[tuple[int, str]]:
+    def _due_page(self, moment: datetime, without: Collection[str]) -> list[tuple[int, str]]:
         return read(
             self._engine,
-            lambda connection: attempts.waiting(connection, moment=moment, without=without, limit=PAGE),
+            lambda connection: attempts.due_deliveries(connection, moment=moment, without=without, limit=PAGE),
         )
 
-    def _carry_out(self, claimed: Claimed) -> None:
+    def _carry_out(self, claimed: ClaimedAttempt) -> None:
         try:
-            outcome = self._attempt(claimed)
+            result = self._attempt(claimed)
             ended = self._clock()
-            verdict = transact(
-                self._engine, lambda connection: attempts.settle(connection, claimed, outcome, ended=ended)
+            decision = transact(
+                self._engine, lambda connection: attempts.record_result(connection, claimed, result, ended=ended)
             )
         except Exception as error:
-            # whatever it is, the lease runs out, and the attempt is made again
-            log.error("a webhook attempt was not recorded", extra=_named(claimed) | {"problem": type(error).__name__})
+            # whatever the error is, the lease runs out and the attempt is repeated
+            log.error(
+                "a webhook attempt was not recorded", extra=_log_fields(claimed) | {"problem": type(error).__name__}
+            )
             return
         finally:
             with self._lock:
-                self._busy[claimed.message.callback_url] -= 1
+                self._busy[claimed.content.callback_url] -= 1
                 self._busy += Counter()
-        self._report(claimed, outcome, verdict)
+        self._report(claimed, result, decision)
 
-    def _attempt(self, claimed: Claimed) -> Outcome:
+    def _attempt(self, claimed: ClaimedAttempt) -> AttemptResult:
         started = time.perf_counter()
 
-        def outcome(status: int | None, error: str | None, answer: str | None = None) -> Outcome:
-            return Outcome(status, round((time.perf_counter() - started) * 1000), error, answer)
+        def result(status: int | None, error: str | None, answer: str | None = None) -> AttemptResult:
+            return AttemptResult(status, round((time.perf_counter() - started) * 1000), error, answer)
 
         try:
             deadline = Deadline(self._attempt_s)
-            request = outgoing(claimed.message, self._vault, now=self._clock())
-            resolver = within(deadline.left(), self._resolver)
-            addresses = permitted_addresses(request.host, request.port, allow=self._allow, resolver=resolver)
-            answer = post(request, addresses, tls=self._tls, deadline=deadline)
+            request = build_request(claimed.content, self._encryption, now=self._clock())
+            with open_checked_connection(
+                request.scheme,
+                request.host,
+                request.port,
+                allow=self._allow,
+                resolver=self._resolver,
+                tls=self._tls,
+                deadline=deadline,
+            ) as connection:
+                answer = post(connection, request, deadline)
         except PlatformError as error:
-            return outcome(None, str(error)[:1000])
+            return result(None, str(error)[:1000])
         except (OSError, h11.ProtocolError, ValueError) as error:
-            return outcome(None, _problem(error))
-        return outcome(answer.status, _refusal(answer.status), _kept(answer, request.forms))
+            return result(None, _problem(error))
+        return result(
+            answer.status, _problem_of_status(answer.status), _text_to_store(answer, request.secret_spellings)
+        )
 
-    def _report(self, claimed: Claimed, outcome: Outcome, verdict: attempts.Verdict | None) -> None:
-        self._measures.attempts.labels("succeeded" if outcome.succeeded else "failed").inc()
-        self._measures.seconds.observe(outcome.latency_ms / 1000)
-        facts = _named(claimed) | {"httpStatus": outcome.http_status, "latencyMs": outcome.latency_ms}
-        if outcome.succeeded:
-            log.info("webhook delivered", extra=facts)
-        elif verdict is not None and verdict.status == DEAD:
-            self._measures.dead.inc()
-            log.warning("webhook given up", extra=facts | {"problem": outcome.error})
+    def _report(self, claimed: ClaimedAttempt, result: AttemptResult, decision: DeliveryDecision | None) -> None:
+        self._metrics.attempts.labels("succeeded" if result.succeeded else "failed").inc()
+        self._metrics.seconds.observe(result.latency_ms / 1000)
+        fields = _log_fields(claimed) | {"httpStatus": result.http_status, "latencyMs": result.latency_ms}
+        if result.succeeded:
+            log.info("webhook delivered", extra=fields)
+        elif decision is not None and decision.status == DEAD:
+            self._metrics.dead.inc()
+            log.warning("webhook given up", extra=fields | {"problem": result.error})
         else:
-            log.info("webhook attempt failed", extra=facts | {"problem": outcome.error})
+            log.info("webhook attempt failed", extra=fields | {"problem": result.error})
 
 
 def open_sender(
     settings: Settings, engine: Engine, *, owner: str = "", registry: CollectorRegistry | None = None
 ) -> Sender:
-    """A sender as the settings have it."""
+    """A sender configured by the settings."""
     return Sender(
         engine,
-        vault=vault_of(settings),
+        encryption=encryption_from(settings),
         allow=settings.webhook_networks,
         owner=owner or socket.gethostname(),
         registry=registry,
     )
 
 
-def _named(claimed: Claimed) -> dict[str, object]:
-    """What identifies an attempt in a log: never the URL, whose query may hold what is nobody's business."""
-    return {"webhookId": claimed.message.webhook_id, "delivery": claimed.delivery_id, "attempt": claimed.attempt_no}
+def _log_fields(claimed: ClaimedAttempt) -> dict[str, object]:
+    """Identifies an attempt in the log without its URL, whose query may hold a secret."""
+    return {"webhookId": claimed.content.webhook_id, "delivery": claimed.delivery_id, "attempt": claimed.attempt_no}
 
 
 def _problem(error: Exception) -> str:
-    """In our own words: those of libraries may quote what they choked on."""
+    """The error in words of our own: messages of libraries may quote a part of the request."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"the certificate is not valid: {error.verify_message}"
@@ -226,12 +239,12 @@ def _problem(error: Exception) -> str:
     return f"the request could not be made: {type(error).__name__}"
 
 
-def _refusal(status: int) -> str | None:
+def _problem_of_status(status: int) -> str | None:
     if 200 <= status < 300:
         return None
     return f"answered {status}" + ("; redirects are not followed" if 300 <= status < 400 else "")
 
 
-def _kept(answer: Answer, forms: Sequence[str]) -> str | None:
-    text = scrubbed(answer.content.decode("utf-8", "replace"), forms, cut=answer.cut)
+def _text_to_store(answer: Answer, spellings: Sequence[str]) -> str | None:
+    text = mask_spellings(answer.content.decode("utf-8", "replace"), spellings, cut=answer.cut)
     return text.encode()[:KEPT_BYTES].decode("utf-8", "ignore") or None

@@ -1,4 +1,4 @@
-"""Standard Webhooks: the headers by which a receiver knows a message, its age and its sender."""
+"""Headers of Standard Webhooks: id, timestamp and signature, by which a receiver verifies a message."""
 
 import base64
 import hashlib
@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 
 from platform_defs.webhooks.secrets import signing_key
 
-# Stock receivers refuse what is five minutes old: a message sent again later than this says when it is sent.
+# Usual verifiers refuse timestamps that are five minutes old, so a later attempt states its own time.
 FRESH = timedelta(minutes=4)
 
 
 def headers(webhook_id: str, event_time: datetime, body: bytes, *, secret: str | None, now: datetime) -> dict[str, str]:
-    """One timestamp for all attempts of a message while it is fresh, so that they are the same to the byte."""
+    """While the message is fresh all attempts state the event's time, so that they are equal to the byte."""
     stated = event_time if abs(now - event_time) < FRESH else now
     timestamp = str(int(stated.timestamp()))
     known = {"webhook-id": webhook_id, "webhook-timestamp": timestamp}

@@ -1,11 +1,10 @@
-"""Version counters of the rows from which Dagster definitions are built, such as published models.
+"""Counters of the rows from which Dagster definitions are built, such as published models.
 
-Every transaction that changes such rows raises their counter. A process that loads definitions reads the counters
-first: then the definitions that it loads are at least as new as the counters that it read.
+Every change of such rows raises its counter in the same transaction. Whoever loads definitions reads the counters
+first and so knows how new the loaded definitions are.
 """
 
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, func, select
@@ -15,34 +14,24 @@ from platform_defs.store.tables.work import definition_versions
 from platform_defs.store.upsert import upsert
 
 
-def read_versions(connection: Connection) -> dict[str, int]:
-    """Name -> version of every counter."""
-    query = select(definition_versions.c.name, definition_versions.c.version).order_by(definition_versions.c.name)
-    return {row.name: row.version for row in connection.execute(query)}
-
-
-def digest_of(versions: Mapping[str, int]) -> str:
-    """One text that differs if any of the counters does."""
+def rows_of(connection: Connection) -> str:
+    """The part of the fingerprint that publishing changes."""
     digest = hashlib.sha256()
-    for name, version in sorted(versions.items()):
+    query = select(definition_versions.c.name, definition_versions.c.version).order_by(definition_versions.c.name)
+    for name, version in connection.execute(query):
         digest.update(f"{name}\0{version}\n".encode())
     return digest.hexdigest()
 
 
-def read_digest(connection: Connection) -> str:
-    """The digest of the present counters."""
-    return digest_of(read_versions(connection))
-
-
-def last_change(engine: Engine) -> datetime | None:
-    """When a row from which definitions are built last changed; None if none ever did."""
+def rows_changed_at(engine: Engine) -> datetime | None:
+    """When a row from which definitions are built changed last."""
     newest = select(func.max(definition_versions.c.updated_at))
     found: datetime | None = read(engine, lambda connection: connection.execute(newest).scalar_one())
     return found
 
 
 def bump(connection: Connection, name: str) -> None:
-    """Raises a counter. To be called in the transaction that changes rows from which definitions are built."""
+    """To be called in the transaction that changes rows from which definitions are built."""
     upsert(
         connection,
         definition_versions,

@@ -1,4 +1,4 @@
-"""The record that every runner keeps of itself in the database: slots, heartbeat, loaded definitions, metrics."""
+"""The runners that exist: each keeps a row with its slots, its heartbeat and what it counted."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,17 +12,13 @@ from platform_defs.store.upsert import upsert
 from platform_defs.work.processes import ProcessId, hostname
 
 HEARTBEAT_S = 2.0
-# Longer than three heartbeats and a short pause of the machine: a runner that is silent for longer counts as gone.
+# Three heartbeats and a pause of the machine: beyond it nobody counts on the runner.
 ALIVE_FOR = timedelta(seconds=10)
-DELETE_AFTER = timedelta(days=1)
-# How long runs may take to end when their runner is stopped. A stop of the whole platform takes at most 10 s.
-STOP_GRACE_S = 3.0
+FORGET_AFTER = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class RunnerRecord:
-    """What a runner wrote about itself with its last heartbeat."""
-
+class Runner:
     name: str
     hostname: str
     process: ProcessId
@@ -36,7 +32,7 @@ class RunnerRecord:
     stopped_at: datetime | None
 
     def is_alive(self) -> bool:
-        """Needs a fresh heartbeat, and on this machine also a living process."""
+        """By its process where that can be seen, elsewhere by its heartbeat."""
         if self.stopped_at is not None:
             return False
         if self.hostname == hostname() and not self.process.is_alive():
@@ -44,7 +40,11 @@ class RunnerRecord:
         return datetime.now(UTC) - self.heartbeat_at < ALIVE_FOR
 
 
-def record_heartbeat(
+def name_of(process: ProcessId) -> str:
+    return f"{hostname()}:{process.pid}:{process.started}"
+
+
+def beat(
     engine: Engine,
     process: ProcessId,
     *,
@@ -56,7 +56,7 @@ def record_heartbeat(
     started_at: datetime,
 ) -> None:
     row = {
-        "name": process.full_name,
+        "name": name_of(process),
         "hostname": hostname(),
         "pid": process.pid,
         "process_started": process.started,
@@ -72,24 +72,22 @@ def record_heartbeat(
     transact(engine, lambda connection: upsert(connection, runners, [row], key=["name"], update=changing))
 
 
-def record_stop(engine: Engine, process: ProcessId) -> None:
-    stopped = update(runners).where(runners.c.name == process.full_name).values(stopped_at=datetime.now(UTC), busy=0)
-    transact(engine, lambda connection: connection.execute(stopped))
+def stop(engine: Engine, process: ProcessId) -> None:
+    mine = runners.c.name == name_of(process)
+    transact(engine, lambda c: c.execute(update(runners).where(mine).values(stopped_at=datetime.now(UTC), busy=0)))
 
 
-def delete_old_records(engine: Engine) -> None:
-    old = runners.c.heartbeat_at < datetime.now(UTC) - DELETE_AFTER
+def forget_old(engine: Engine) -> None:
+    old = runners.c.heartbeat_at < datetime.now(UTC) - FORGET_AFTER
     transact(engine, lambda connection: connection.execute(delete(runners).where(old)))
 
 
-def all_runners(engine: Engine, *, attempts: int = ATTEMPTS) -> list[RunnerRecord]:
-    """Records of all runners of the last day, also of those that are gone, in the order in which they started."""
-
+def every(engine: Engine, *, attempts: int = ATTEMPTS) -> list[Runner]:
     def load(connection: Connection) -> list[Row[Any]]:
         return list(connection.execute(select(runners).order_by(runners.c.started_at)).all())
 
     return [
-        RunnerRecord(
+        Runner(
             name=row.name,
             hostname=row.hostname,
             process=ProcessId(row.pid, row.process_started),
@@ -106,5 +104,5 @@ def all_runners(engine: Engine, *, attempts: int = ATTEMPTS) -> list[RunnerRecor
     ]
 
 
-def living_runners(engine: Engine, *, attempts: int = ATTEMPTS) -> list[RunnerRecord]:
-    return [runner for runner in all_runners(engine, attempts=attempts) if runner.is_alive()]
+def alive(engine: Engine, *, attempts: int = ATTEMPTS) -> list[Runner]:
+    return [runner for runner in every(engine, attempts=attempts) if runner.is_alive()]

@@ -56,7 +56,7 @@ def waiting_row(engine: Engine) -> rows.Work:
 
 
 def live_runner(engine: Engine) -> None:
-    runners.record_heartbeat(
+    runners.beat(
         engine,
         ProcessId.current(),
         slots=8,

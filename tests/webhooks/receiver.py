@@ -15,11 +15,12 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Engine, insert, select
 
 from platform_defs.arrivals.notify import subscriptions
-from platform_defs.arrivals.notify.subscriptions import Subscription, Wanted
+from platform_defs.arrivals.notify.kpi_message import notify_subscribers
+from platform_defs.arrivals.notify.subscriptions import NewSubscription, Subscription
 from platform_defs.store.tables.arrivals import metrics_kpi
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.deliveries import Delivery
-from platform_defs.webhooks.encryption import Vault
+from platform_defs.webhooks.encryption import Encryption
 from platform_defs.webhooks.sender import Sender
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -115,7 +116,7 @@ class Clock:
 
 @contextmanager
 def sending(engine: Engine, home: Path, **options: Any) -> Iterator[Sender]:
-    given = {"vault": Vault(home), "allow": LOOPBACK, "owner": "test"} | options
+    given = {"encryption": Encryption(home), "allow": LOOPBACK, "owner": "test"} | options
     sender = Sender(engine, **given)
     try:
         yield sender
@@ -138,13 +139,13 @@ def with_kpis(engine: Engine, computed: dict[str, list[str]] | None = None) -> N
 
 
 def subscribe(engine: Engine, home: Path, url: str, kpi: str = "KD1001", **wanted: Any) -> Subscription:
-    return subscriptions.add(engine, Wanted(kpi, url, **wanted), vault=Vault(home), allow=LOOPBACK)
+    return subscriptions.add(engine, NewSubscription(kpi, url, **wanted), encryption=Encryption(home), allow=LOOPBACK)
 
 
 def notify(engine: Engine, task_id: int = 1, at: datetime = EVENT, kpis: Sequence[str] = ("KD1001", "KD1002")) -> int:
     """What the end of a task of MODEL-01 does."""
     with engine.begin() as connection:
-        return deliveries.write(
+        return notify_subscribers(
             connection,
             task_id=task_id,
             model_id="MODEL-01",
@@ -156,7 +157,7 @@ def notify(engine: Engine, task_id: int = 1, at: datetime = EVENT, kpis: Sequenc
 
 
 def only(engine: Engine) -> Delivery:
-    (delivery,) = deliveries.listed(engine)
+    (delivery,) = deliveries.list_newest(engine)
     return delivery
 
 

@@ -5,10 +5,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from platform_defs.arrivals.errors import InvalidSubscription
+from platform_defs.arrivals.notify.subscriptions import check_callback
 from platform_defs.errors import SettingsError
 from platform_defs.settings import Settings
-from platform_defs.webhooks.addresses import check_url, is_permitted, look_up, permitted_addresses, within
-from platform_defs.webhooks.errors import AddressRefused, InvalidSubscription
+from platform_defs.webhooks.addresses import is_permitted, permitted_addresses, resolve_by_system, with_timeout
+from platform_defs.webhooks.errors import AddressRefused
 
 INSIDE = (
     "127.0.0.1",
@@ -100,13 +102,13 @@ def test_the_operator_allows_single_networks_and_no_more() -> None:
 @pytest.mark.parametrize("host", SPELLINGS)
 def test_an_address_that_is_written_out_is_refused_when_the_subscription_is_made(host: str) -> None:
     with pytest.raises(InvalidSubscription, match="callbackUrl: "):
-        check_url(f"http://{host}:8080/hook", allow=())
+        check_callback(f"http://{host}:8080/hook", allow=())
 
 
 @pytest.mark.parametrize("host", [host.strip("[]") for host in SPELLINGS if "localhost" not in host])
 def test_and_again_when_it_is_called(host: str) -> None:
     with pytest.raises(AddressRefused):
-        permitted_addresses(host, 80, allow=(), resolver=look_up)
+        permitted_addresses(host, 80, allow=(), resolver=resolve_by_system)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_and_again_when_it_is_called(host: str) -> None:
 )
 def test_a_callback_that_cannot_be_called_is_refused_by_name(url: str, expected: str) -> None:
     with pytest.raises(InvalidSubscription) as caught:
-        check_url(url, allow=())
+        check_callback(url, allow=())
     assert str(caught.value).startswith("callbackUrl: expected ")
     assert expected in str(caught.value)
     assert "hunter2" not in str(caught.value)
@@ -148,7 +150,7 @@ def test_a_resolver_that_hangs_is_given_up() -> None:
 
     try:
         with pytest.raises(AddressRefused, match=r"slow\.example cannot be resolved"):
-            permitted_addresses("slow.example", 80, allow=(), resolver=within(0.05, hangs))
+            permitted_addresses("slow.example", 80, allow=(), resolver=with_timeout(0.05, hangs))
     finally:
         given_up.set()
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, select, update
 
+from platform_defs.arrivals.errors import InvalidSubscription, UnknownSubscription
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.store.tables.webhooks import metrics_webhook_delivery, metrics_webhook_subscription
 from platform_defs.webhooks import deliveries
-from platform_defs.webhooks.errors import InvalidSubscription, UnknownSubscription
 from tests.webhooks.receiver import EVENT, notify, row_of, subscribe, with_kpis
 
 URL = "https://hooks.example/a"
@@ -104,7 +104,7 @@ def test_what_should_have_been_attempted_long_ago_is_overdue(engine: Engine, tmp
 
     def overdue(seconds: int) -> int:
         with engine.connect() as connection:
-            return deliveries.overdue(connection, timedelta(seconds=seconds))
+            return deliveries.count_overdue(connection, timedelta(seconds=seconds))
 
     assert (overdue(10), overdue(60)) == (1, 0)
     leased = {"lease_owner": "x", "leased_until": datetime.now(UTC) + timedelta(seconds=30)}
@@ -126,7 +126,7 @@ def test_a_subscription_to_nothing_known_or_with_a_field_amiss_is_refused_by_nam
         subscribe(engine, tmp_path, URL, team_name="x" * 65)
     with pytest.raises(InvalidSubscription, match="signingSecret: expected whsec_"):
         subscribe(engine, tmp_path, URL, signing_secret="plain")
-    assert subscriptions.every(engine) == []
+    assert subscriptions.list_all(engine) == []
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -135,11 +135,11 @@ def test_a_team_sees_and_manages_its_own_alone(engine: Engine, tmp_path: Path) -
     ours = subscribe(engine, tmp_path, URL, team_name="acme")
     theirs = subscribe(engine, tmp_path, URL, team_name="other")
     notify(engine)
-    assert [one.id for one in subscriptions.every(engine, team="acme")] == [ours.id]
-    assert [one.subscription_ids for one in deliveries.listed(engine, team="acme")] == [(ours.id,)]
-    assert deliveries.listed(engine, team="nobody") == []
+    assert [one.id for one in subscriptions.list_all(engine, team="acme")] == [ours.id]
+    assert [one.subscription_ids for one in deliveries.list_newest(engine, team="acme")] == [(ours.id,)]
+    assert deliveries.list_newest(engine, team="nobody") == []
     for act in (subscriptions.enable, subscriptions.remove):
         with pytest.raises(UnknownSubscription):
             act(engine, theirs.id, team="acme")
-    assert len(deliveries.listed(engine)) == 2
-    json.dumps([deliveries.wire(one) for one in deliveries.listed(engine)])
+    assert len(deliveries.list_newest(engine)) == 2
+    json.dumps([deliveries.json_fields(one) for one in deliveries.list_newest(engine)])

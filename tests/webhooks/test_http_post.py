@@ -69,7 +69,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_called(engine: Engine, 
             notify(engine, task_id=2)
             assert sender.send_due() == 1
     assert len(receiver.received) == 1
-    refused, delivered = deliveries.listed(engine)
+    refused, delivered = deliveries.list_newest(engine)
     assert delivered.status == "DELIVERED"
     assert "169.254.169.254" in (refused.last_error or "")
     assert "PLATFORM_WEBHOOK_ALLOW" in (refused.last_error or "")
@@ -224,7 +224,9 @@ def test_tls_is_verified_against_the_name_although_the_address_is_called(engine:
         with sending(engine, tmp_path, tls=trusting, **options) as sender:
             assert sender.send_due() == 2
         assert sorted(filter(None, names)) == ["hooks.example", "other.example"]
-        by_url = {delivery.callback_url.split("/")[2].split(":")[0]: delivery for delivery in deliveries.listed(engine)}
+        by_url = {
+            delivery.callback_url.split("/")[2].split(":")[0]: delivery for delivery in deliveries.list_newest(engine)
+        }
         assert by_url["hooks.example"].status == "DELIVERED"
         assert "certificate is not valid" in (by_url["other.example"].last_error or "")
         notify(engine, task_id=2)
@@ -241,6 +243,6 @@ def test_a_secret_that_cannot_be_read_is_a_failed_attempt_that_says_so(engine: E
         notify(engine)
         assert sender.send_due() == 2
     assert receiver.received == []
-    errors = sorted(delivery.last_error or "" for delivery in deliveries.listed(engine))
+    errors = sorted(delivery.last_error or "" for delivery in deliveries.list_newest(engine))
     assert errors[0] == "secret env:NOT_SET_ANYWHERE is not set"
     assert errors[1].startswith("the key of webhook secrets")

@@ -21,9 +21,9 @@ from platform_defs.arrivals.notify import subscriptions
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.webhooks import deliveries
-from platform_defs.webhooks.attempts import Outcome, Verdict, judge
+from platform_defs.webhooks.attempts import AttemptResult, DeliveryDecision, decide_delivery
 from platform_defs.webhooks.errors import NotRedeliverable
-from platform_defs.webhooks.per_host import Host, chosen, host_of
+from platform_defs.webhooks.per_host import Host, choose_deliveries, host_of
 from tests.needs import ROOT
 from tests.waiting import until
 from tests.webhooks.receiver import (
@@ -97,26 +97,28 @@ def test_a_running_sender_keeps_the_spacing_by_the_wall_clock(engine: Engine, tm
 
 
 def test_the_delay_doubles_up_to_an_hour_and_counts_the_retries() -> None:
-    failed = Outcome(500, 1)
-    delays = [judge(failed, failed_before=n, retry_num=100).delay_s for n in range(14)]
+    failed = AttemptResult(500, 1)
+    delays = [decide_delivery(failed, failed_before=n, retry_num=100).delay_s for n in range(14)]
     assert delays == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]
-    assert judge(failed, failed_before=3, retry_num=3) == Verdict("DEAD")
-    assert judge(failed, failed_before=0, retry_num=0) == Verdict("DEAD")
-    assert judge(Outcome(410, 1), failed_before=0, retry_num=3) == Verdict("DEAD", disable=True)
-    assert judge(Outcome(299, 1), failed_before=9, retry_num=3) == Verdict("DELIVERED")
-    assert judge(Outcome(None, 1), failed_before=0, retry_num=1) == Verdict("PENDING", 1)
+    assert decide_delivery(failed, failed_before=3, retry_num=3) == DeliveryDecision("DEAD")
+    assert decide_delivery(failed, failed_before=0, retry_num=0) == DeliveryDecision("DEAD")
+    assert decide_delivery(AttemptResult(410, 1), failed_before=0, retry_num=3) == DeliveryDecision(
+        "DEAD", disable_subscriptions=True
+    )
+    assert decide_delivery(AttemptResult(299, 1), failed_before=9, retry_num=3) == DeliveryDecision("DELIVERED")
+    assert decide_delivery(AttemptResult(None, 1), failed_before=0, retry_num=1) == DeliveryDecision("PENDING", 1)
 
 
 _PROCESS = """
 import sys, threading
 from ipaddress import ip_network
 from pathlib import Path
-from platform_defs.arrivals.webhooks.sender import Sender
-from platform_defs.arrivals.webhooks.vault import Vault
+from platform_defs.webhooks.sender import Sender
+from platform_defs.webhooks.encryption import Encryption
 from platform_defs.store.engine import open_engine
 engine = open_engine(sys.argv[1])
 allow = (ip_network("127.0.0.0/8"),)
-Sender(engine, vault=Vault(Path(sys.argv[2])), allow=allow, owner="killed").run(threading.Event())
+Sender(engine, encryption=Encryption(Path(sys.argv[2])), allow=allow, owner="killed").run(threading.Event())
 """
 
 
@@ -169,7 +171,7 @@ def test_two_senders_never_make_the_same_attempt(engine: Engine, tmp_path: Path)
             made = list(pool.map(lambda sender: sender.send_due(), [one, two]))
     assert sum(made) == 30
     assert len({request.id for request in receiver.received}) == len(receiver.received) == 30
-    assert {delivery.status for delivery in deliveries.listed(engine)} == {"DELIVERED"}
+    assert {delivery.status for delivery in deliveries.list_newest(engine)} == {"DELIVERED"}
 
 
 def test_a_sender_that_lost_its_lease_does_not_overrule_the_one_that_took_over(engine: Engine, tmp_path: Path) -> None:
@@ -218,7 +220,7 @@ def test_what_is_given_up_is_a_dead_letter_that_is_sent_again_as_it_was(engine: 
             clock.advance(10)
         dead = only(engine)
         assert (dead.status, dead.last_error, len(dead.attempts)) == ("DEAD", "answered 404", 2)
-        assert [one.id for one in deliveries.listed(engine, status="DEAD")] == [dead.id]
+        assert [one.id for one in deliveries.list_newest(engine, status="DEAD")] == [dead.id]
         clock.moment = datetime.now(UTC) + timedelta(seconds=1)
         assert deliveries.redeliver(engine, dead.id).status == "PENDING"
         with pytest.raises(NotRedeliverable, match="not a dead letter"):
@@ -277,7 +279,7 @@ def test_a_delivery_is_sent_while_one_of_its_subscriptions_still_wants_it(engine
         subscriptions.disable(engine, second.id, reason="test")
         assert sender.send_due() == 0
     assert len(receiver.received) == 1
-    unsent, sent = deliveries.listed(engine)
+    unsent, sent = deliveries.list_newest(engine)
     assert (sent.status, unsent.status, unsent.attempts) == ("DELIVERED", "DEAD", ())
     assert unsent.last_error == "every subscription of it was disabled or removed"
 
@@ -362,8 +364,8 @@ def test_callbacks_share_the_turns_of_their_host_and_port_however_they_are_spell
     assert {host_of(url) for url in same} == {Host("hooks.example", 443)}
     assert len({host_of(url) for url in [*same, *others]}) == 5
     waiting = list(enumerate([*same, *same, *others]))
-    assert chosen(waiting, {}, 16) == [0, 1, 2, 3, 8, 9, 10, 11]
-    assert chosen(waiting, {same[1]: 2, same[2]: 1, others[0]: 4}, 3) == [0, 9, 10]
+    assert choose_deliveries(waiting, {}, 16) == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert choose_deliveries(waiting, {same[1]: 2, same[2]: 1, others[0]: 4}, 3) == [0, 9, 10]
 
 
 def test_a_running_sender_survives_a_database_that_does_not_answer(

@@ -1,4 +1,4 @@
-"""Webhook subscriptions and deliveries over HTTP, under /api/open/kpi/webhooks; a tenant's key sees its own alone."""
+"""Webhook subscriptions and deliveries over HTTP, under /api/open/kpi/webhooks; a tenant's key sees only its own."""
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -14,12 +14,13 @@ from platform_defs.api.http import paths  # noqa: F401  # brings the `id` conver
 from platform_defs.api.http.auth import Requires, secured
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
+from platform_defs.arrivals.errors import InvalidSubscription, UnknownSubscription
 from platform_defs.arrivals.notify import subscriptions
-from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, MAX_RETRIES, Wanted
+from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, MAX_RETRIES, NewSubscription
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
-from platform_defs.webhooks.encryption import vault_of
-from platform_defs.webhooks.errors import InvalidSubscription, NotRedeliverable, UnknownDelivery, UnknownSubscription
+from platform_defs.webhooks.encryption import encryption_from
+from platform_defs.webhooks.errors import NotRedeliverable, UnknownDelivery
 
 SCOPE = "webhooks:write"
 BASE = "/api/open/kpi/webhooks"
@@ -34,7 +35,7 @@ router = APIRouter(tags=["webhooks"])
 
 
 class SubscriptionBody(BaseModel):
-    """What POST takes."""
+    """The body of a POST."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
@@ -67,15 +68,15 @@ class SubscriptionBody(BaseModel):
 )
 def subscribe(request: Request, caller: Caller, body: JsonBody) -> dict[str, Any]:
     settings: Settings = request.app.state.settings
-    wanted = _wanted(body, caller)
-    return _answered(
-        lambda: subscriptions.wire(
+    new = _new_subscription(body, caller)
+    return _with_http_status(
+        lambda: subscriptions.json_fields(
             subscriptions.add(
                 _engine(request),
-                wanted,
-                vault=vault_of(settings),
+                new,
+                encryption=encryption_from(settings),
                 allow=settings.webhook_networks,
-                may_refer=lambda name: _may_refer(name, settings),
+                may_reference=lambda name: _may_reference(name, settings),
             )
         )
     )
@@ -83,8 +84,8 @@ def subscribe(request: Request, caller: Caller, body: JsonBody) -> dict[str, Any
 
 @router.get(BASE, response_model=None, summary="List subscriptions, secrets masked", openapi_extra=secured(SCOPE))
 def list_subscriptions(request: Request, caller: Caller) -> dict[str, Any]:
-    found = subscriptions.every(_engine(request), team=_team(caller))
-    return {"subscriptions": [subscriptions.wire(subscription) for subscription in found]}
+    found = subscriptions.list_all(_engine(request), team=_team(caller))
+    return {"subscriptions": [subscriptions.json_fields(subscription) for subscription in found]}
 
 
 @router.get(
@@ -102,10 +103,10 @@ def list_deliveries(
 ) -> dict[str, Any]:
     if status is not None and status.upper() not in deliveries.STATUSES:
         raise ApiError(400, "status: expected pending, delivered or dead")
-    found = deliveries.listed(
+    found = deliveries.list_newest(
         _engine(request), status=status and status.upper(), team=_team(caller), before=before, limit=limit
     )
-    return {"deliveries": [deliveries.wire(delivery) for delivery in found]}
+    return {"deliveries": [deliveries.json_fields(delivery) for delivery in found]}
 
 
 @router.post(
@@ -117,8 +118,10 @@ def list_deliveries(
     openapi_extra=secured(SCOPE),
 )
 def redeliver(request: Request, caller: Caller, delivery_id: str) -> dict[str, Any]:
-    number = _number(delivery_id, "delivery")
-    return _answered(lambda: deliveries.wire(deliveries.redeliver(_engine(request), number, team=_team(caller))))
+    number = _parse_id(delivery_id, "delivery")
+    return _with_http_status(
+        lambda: deliveries.json_fields(deliveries.redeliver(_engine(request), number, team=_team(caller)))
+    )
 
 
 @router.post(
@@ -129,9 +132,9 @@ def redeliver(request: Request, caller: Caller, delivery_id: str) -> dict[str, A
     openapi_extra=secured(SCOPE),
 )
 def disable(request: Request, caller: Caller, subscription_id: str) -> dict[str, Any]:
-    number = _number(subscription_id, "subscription")
-    return _answered(
-        lambda: subscriptions.wire(
+    number = _parse_id(subscription_id, "subscription")
+    return _with_http_status(
+        lambda: subscriptions.json_fields(
             subscriptions.disable(_engine(request), number, reason=f"disabled by {caller.name}", team=_team(caller))
         )
     )
@@ -145,8 +148,10 @@ def disable(request: Request, caller: Caller, subscription_id: str) -> dict[str,
     openapi_extra=secured(SCOPE),
 )
 def enable(request: Request, caller: Caller, subscription_id: str) -> dict[str, Any]:
-    number = _number(subscription_id, "subscription")
-    return _answered(lambda: subscriptions.wire(subscriptions.enable(_engine(request), number, team=_team(caller))))
+    number = _parse_id(subscription_id, "subscription")
+    return _with_http_status(
+        lambda: subscriptions.json_fields(subscriptions.enable(_engine(request), number, team=_team(caller)))
+    )
 
 
 @router.delete(
@@ -158,8 +163,8 @@ def enable(request: Request, caller: Caller, subscription_id: str) -> dict[str, 
     openapi_extra=secured(SCOPE),
 )
 def remove(request: Request, caller: Caller, subscription_id: str) -> None:
-    number = _number(subscription_id, "subscription")
-    _answered(lambda: subscriptions.remove(_engine(request), number, team=_team(caller)))
+    number = _parse_id(subscription_id, "subscription")
+    _with_http_status(lambda: subscriptions.remove(_engine(request), number, team=_team(caller)))
 
 
 def _engine(request: Request) -> Engine:
@@ -171,11 +176,11 @@ def _team(caller: Principal) -> str | None:
     return None if caller.tenant is None else caller.tenant.code
 
 
-def _wanted(body: Any, caller: Principal) -> Wanted:
+def _new_subscription(body: Any, caller: Principal) -> NewSubscription:
     try:
         asked = SubscriptionBody.model_validate(body)
     except ValidationError as error:
-        # without the input: it may be a secret in the wrong place
+        # the message leaves out the input, which may be a secret in the wrong field
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         raise ApiError(
             400, "; ".join(f"{'.'.join(map(str, p['loc'])) or 'body'}: {p['msg']}" for p in problems)
@@ -183,38 +188,38 @@ def _wanted(body: Any, caller: Principal) -> Wanted:
     team = _team(caller)
     if team is not None and asked.team_name not in (None, team):
         raise ApiError(400, f"teamName: expected {team}, the tenant of this key, or none at all")
-    return Wanted(
+    return NewSubscription(
         kpi_id=asked.kpi_id,
         callback_url=asked.callback_url,
-        secret=_plain(asked.secret),
-        signing_secret=_plain(asked.signing_secret),
+        secret=_secret_value(asked.secret),
+        signing_secret=_secret_value(asked.signing_secret),
         retry_num=asked.retry_num,
         team_name=team or asked.team_name,
         user_id=asked.user_id,
     )
 
 
-def _plain(secret: SecretStr | None) -> str | None:
+def _secret_value(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
-def _may_refer(name: str, settings: Settings) -> bool:
-    """A reference sends a variable of this process to an address of the caller's choice: it must be meant for that.
+def _may_reference(name: str, settings: Settings) -> bool:
+    """Whether a subscription made over HTTP may have this environment variable sent to its callback.
 
-    No key is above it: whoever may write subscriptions need not be who may read the environment.
+    The rule holds for every API key: the right to write subscriptions is no right to read the environment.
     """
     patterns = [pattern.strip() for pattern in settings.webhook_env.split(",")]
     return not name.startswith("PLATFORM_") and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _number(text: str, what: str) -> int:
+def _parse_id(text: str, what: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) > MAX_ID:
         raise ApiError(404, f"no {what} has the id {text}")
     return int(text)
 
 
-def _answered(work: Callable[[], T]) -> T:
-    """What the domain refuses, as a status."""
+def _with_http_status(work: Callable[[], T]) -> T:
+    """Calls `work` and answers the errors of subscriptions and deliveries with 400, 404 or 409."""
     try:
         return work()
     except InvalidSubscription as error:

@@ -21,8 +21,8 @@ class RunnerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         try:
-            alive = runners.living_runners(self._engine, attempts=1)
-            queued = rows.count_open_rows(self._engine, attempts=1)[rows.Status.QUEUED]
+            alive = runners.alive(self._engine, attempts=1)
+            queued = rows.counts(self._engine, attempts=1)[rows.Status.QUEUED]
         except (PlatformError, SQLAlchemyError):
             return  # the API's own metrics matter most when the database is away
         yield GaugeMetricFamily("platform_runner_queued", "Rows of work that wait for a slot", value=queued)

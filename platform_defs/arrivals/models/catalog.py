@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, delete, select, true, 
 
 from platform_defs.arrivals.errors import UnknownModel
 from platform_defs.arrivals.models.file import Contents, Known, ModelFile, checked
-from platform_defs.arrivals.models.model import PLATFORM_SOURCE, PUBLISHED, UNPUBLISHED, Kpi, Model
+from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Kpi, Model
+from platform_defs.sources import PLATFORM_SOURCE
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_kpi, metrics_model, metrics_model_dependency
 from platform_defs.store.types import utc_now

@@ -21,7 +21,7 @@ from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.models.sql import render
 from platform_defs.canonical import canonical_json, sha256_hex
-from platform_defs.sources import MAX_MESSAGE, Reading, Sources
+from platform_defs.sources import MAX_MESSAGE, Reading, SourceError, Sources
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_kpi_value
@@ -53,8 +53,11 @@ def compute(
     `fence` is called last in the transaction that replaces them: it raises where the execution is no longer ours.
     """
     with closing(_Spool()) as spool:
-        with sources.reading(model.source, timeout_s) as reading:
-            counts = _read(reading, model, op_time, spool)
+        try:
+            with sources.reading(model.source, timeout_s) as reading:
+                counts = _read(reading, model, op_time, spool)
+        except SourceError as error:
+            raise ModelFailed(str(error)) from None
 
         def replace(connection: Connection) -> None:
             _replace(connection, model, op_time, spool)

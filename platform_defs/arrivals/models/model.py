@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-# the source that is the platform's own database; every other name reads PLATFORM_SOURCE_<NAME>_URL
-PLATFORM_SOURCE = "platform"
 PUBLISHED = "1"
 UNPUBLISHED = "0"
 

@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import sqlglot
 from sqlglot import exp
@@ -17,8 +16,8 @@ from sqlglot.errors import ParseError, SqlglotError
 from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.op_time import rendered
+from platform_defs.sources import Dialect, Query
 
-Dialect = Literal["mysql", "sqlite"]
 DIALECTS: tuple[Dialect, ...] = ("mysql", "sqlite")
 
 # it warns of every statement that it takes for an opaque command, which is none of an operator's business
@@ -55,14 +54,6 @@ class InvalidSql(ValueError):
 
 class _DoesNotParse(InvalidSql):
     """In this dialect; it may in another."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """As the driver takes it: `:op_time` for SQLite, `%(op_time)s` for MySQL."""
-
-    sql: str
-    parameters: dict[str, str]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Subscriptions: which callback hears of a KPI, and how a team adds, sees, disables and removes its own."""
+"""Subscriptions to KPIs: added with their secrets encrypted, listed, disabled, enabled and removed, a team its own."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,29 +7,28 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, insert, select, true, update
 
-from platform_defs.arrivals.errors import SecretError
-from platform_defs.canonical import canonical_hash
+from platform_defs.arrivals.errors import InvalidSubscription, UnknownSubscription
+from platform_defs.arrivals.notify.kpi_message import MESSAGE_FIELDS
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_kpi
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.webhooks import secrets
 from platform_defs.webhooks.addresses import Network, check_url
-from platform_defs.webhooks.encryption import Vault
-from platform_defs.webhooks.errors import InvalidSubscription, UnknownSubscription
+from platform_defs.webhooks.encryption import Encryption
+from platform_defs.webhooks.errors import SecretError, UrlRefused
+from platform_defs.webhooks.recipients import DISABLED, ENABLED, MAX_REASON
 
-ENABLED = "1"
-DISABLED = "0"
 DEFAULT_RETRIES = 3
 MAX_RETRIES = 100
 MAX_NAME = 64
 
 _table = metrics_webhook_subscription
-MayRefer = Callable[[str], bool]
+MayReference = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A subscription as somebody asks for it; secrets are literals or references."""
+class NewSubscription:
+    """A subscription as somebody asks for it; its secrets are literals or references (`env:NAME`)."""
 
     kpi_id: str
     callback_url: str
@@ -42,7 +41,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Subscription:
-    """A subscription as it may be shown: secrets masked, references readable."""
+    """A subscription as a listing may show it: literal secrets are masked, references are readable."""
 
     id: int
     kpi_id: str
@@ -58,25 +57,33 @@ class Subscription:
 
 
 def add(
-    engine: Engine, wanted: Wanted, *, vault: Vault, allow: Sequence[Network], may_refer: MayRefer | None = None
+    engine: Engine,
+    new: NewSubscription,
+    *,
+    encryption: Encryption,
+    allow: Sequence[Network],
+    may_reference: MayReference | None = None,
 ) -> Subscription:
-    """Stores it with its secrets encrypted; `may_refer` says which variables this caller may name, None means any."""
-    row = _checked(wanted, vault, allow, may_refer)
+    """Stores a subscription with its secrets encrypted, or raises InvalidSubscription.
+
+    `may_reference` says which environment variables this caller's secrets may refer to; None means any.
+    """
+    row = _row_to_store(new, encryption, allow, may_reference)
 
     def work(connection: Connection) -> int:
-        known = connection.execute(select(metrics_kpi.c.id).where(metrics_kpi.c.kpi_id == wanted.kpi_id)).first()
+        known = connection.execute(select(metrics_kpi.c.id).where(metrics_kpi.c.kpi_id == new.kpi_id)).first()
         if known is None:
-            raise InvalidSubscription("kpiId", f"no KPI has the id {wanted.kpi_id!r}; `platform models load` brings it")
+            raise InvalidSubscription("kpiId", f"no KPI has the id {new.kpi_id!r}; `platform models load` brings it")
         return connection.execute(insert(_table).values(row)).lastrowid
 
     added = transact(engine, work)
     return find(engine, added)
 
 
-def every(engine: Engine, *, team: str | None = None) -> list[Subscription]:
-    """The subscriptions of a team, or of all."""
-    query = select(_table).where(_of(team)).order_by(_table.c.id)
-    return [_shown(row) for row in read(engine, lambda connection: connection.execute(query).all())]
+def list_all(engine: Engine, *, team: str | None = None) -> list[Subscription]:
+    """The subscriptions of a team, or of everybody."""
+    query = select(_table).where(_belongs_to(team)).order_by(_table.c.id)
+    return [_subscription(row) for row in read(engine, lambda connection: connection.execute(query).all())]
 
 
 def find(engine: Engine, subscription_id: int, *, team: str | None = None) -> Subscription:
@@ -84,12 +91,12 @@ def find(engine: Engine, subscription_id: int, *, team: str | None = None) -> Su
     row = read(engine, lambda connection: connection.execute(query).one_or_none())
     if row is None:
         raise UnknownSubscription(subscription_id)
-    return _shown(row)
+    return _subscription(row)
 
 
 def disable(engine: Engine, subscription_id: int, *, reason: str, team: str | None = None) -> Subscription:
-    """What waits for it alone is not sent any more."""
-    return _change(engine, subscription_id, team, {"status": DISABLED, "disabled_reason": reason[:255]})
+    """Pending deliveries that only this subscription wants are not sent any more."""
+    return _change(engine, subscription_id, team, {"status": DISABLED, "disabled_reason": reason[:MAX_REASON]})
 
 
 def enable(engine: Engine, subscription_id: int, *, team: str | None = None) -> Subscription:
@@ -102,56 +109,66 @@ def remove(engine: Engine, subscription_id: int, *, team: str | None = None) -> 
         raise UnknownSubscription(subscription_id)
 
 
-def group_hash(row: Any) -> str:
-    """Subscriptions that agree in this share one delivery; teams never share, so that neither sees the other's."""
-    return canonical_hash([row.callback_url, row.retry_num, row.secret, row.signing_secret, row.team_name])
+def check_callback(url: str, *, allow: Sequence[Network]) -> None:
+    try:
+        check_url(url, allow=allow)
+    except UrlRefused as error:
+        raise InvalidSubscription("callbackUrl", str(error)) from None
 
 
-def group_hashes(connection: Connection, team: str | None) -> list[str]:
-    return [group_hash(row) for row in connection.execute(select(_table).where(_of(team)))]
-
-
-def wire(subscription: Subscription) -> dict[str, Any]:
-    """As HTTP and `--json` show it."""
+def json_fields(subscription: Subscription) -> dict[str, Any]:
+    """A subscription as HTTP and `--json` show it."""
     fields = asdict(subscription) | {"created_at": subscription.created_at.isoformat()}
     return {_camel(name): value for name, value in fields.items()}
 
 
-def _checked(wanted: Wanted, vault: Vault, allow: Sequence[Network], may_refer: MayRefer | None) -> dict[str, Any]:
-    if not wanted.kpi_id or len(wanted.kpi_id) > MAX_NAME:
+def _row_to_store(
+    new: NewSubscription, encryption: Encryption, allow: Sequence[Network], may_reference: MayReference | None
+) -> dict[str, Any]:
+    if not new.kpi_id or len(new.kpi_id) > MAX_NAME:
         raise InvalidSubscription("kpiId", f"expected 1 to {MAX_NAME} characters")
-    if not 0 <= wanted.retry_num <= MAX_RETRIES:
-        raise InvalidSubscription("retryNum", f"expected 0 to {MAX_RETRIES}, got {wanted.retry_num}")
-    for name, value in (("teamName", wanted.team_name), ("userId", wanted.user_id)):
+    if not 0 <= new.retry_num <= MAX_RETRIES:
+        raise InvalidSubscription("retryNum", f"expected 0 to {MAX_RETRIES}, got {new.retry_num}")
+    for name, value in (("teamName", new.team_name), ("userId", new.user_id)):
         if value is not None and not 0 < len(value) <= MAX_NAME:
             raise InvalidSubscription(name, f"expected 1 to {MAX_NAME} characters")
-    url = wanted.callback_url.strip()
-    check_url(url, allow=allow)
+    url = new.callback_url.strip()
+    check_callback(url, allow=allow)
     return {
-        "kpi_id": wanted.kpi_id,
+        "kpi_id": new.kpi_id,
         "callback_url": url,
-        "secret": _stored("secret", wanted.secret, lambda text: secrets.stored(text, vault), may_refer),
-        "signing_secret": _stored(
-            "signingSecret", wanted.signing_secret, lambda text: secrets.stored_signing(text, vault), may_refer
+        "secret": _storable(
+            "secret",
+            new.secret,
+            lambda text: secrets.storable_secret(text, encryption, message_fields=MESSAGE_FIELDS),
+            may_reference,
         ),
-        "retry_num": wanted.retry_num,
+        "signing_secret": _storable(
+            "signingSecret",
+            new.signing_secret,
+            lambda text: secrets.storable_signing_secret(text, encryption),
+            may_reference,
+        ),
+        "retry_num": new.retry_num,
         "status": ENABLED,
-        "team_name": wanted.team_name,
-        "user_id": wanted.user_id,
+        "team_name": new.team_name,
+        "user_id": new.user_id,
     }
 
 
-def _stored(field_name: str, text: str | None, keep: Callable[[str], str], may_refer: MayRefer | None) -> str | None:
+def _storable(
+    field_name: str, text: str | None, storable: Callable[[str], str], may_reference: MayReference | None
+) -> str | None:
     if text is None:
         return None
     try:
-        kept = keep(text)
+        stored = storable(text)
     except SecretError as error:
         raise InvalidSubscription(field_name, str(error)) from None
-    name = secrets.reference_in(kept)
-    if name is not None and may_refer is not None and not may_refer(name):
+    name = secrets.referenced_variable(stored)
+    if name is not None and may_reference is not None and not may_reference(name):
         raise InvalidSubscription(field_name, f"the variable {name} is not one that PLATFORM_WEBHOOK_ENV names")
-    return kept
+    return stored
 
 
 def _change(engine: Engine, subscription_id: int, team: str | None, values: dict[str, Any]) -> Subscription:
@@ -160,21 +177,21 @@ def _change(engine: Engine, subscription_id: int, team: str | None, values: dict
     return find(engine, subscription_id, team=team)
 
 
-def _of(team: str | None) -> ColumnElement[bool]:
+def _belongs_to(team: str | None) -> ColumnElement[bool]:
     return true() if team is None else _table.c.team_name == team
 
 
 def _one(subscription_id: int, team: str | None) -> ColumnElement[bool]:
-    return and_(_table.c.id == subscription_id, _of(team))
+    return and_(_table.c.id == subscription_id, _belongs_to(team))
 
 
-def _shown(row: Any) -> Subscription:
+def _subscription(row: Any) -> Subscription:
     return Subscription(
         id=row.id,
         kpi_id=row.kpi_id,
         callback_url=row.callback_url,
-        secret=None if row.secret is None else secrets.masked(row.secret),
-        signing_secret=None if row.signing_secret is None else secrets.masked_value(row.signing_secret),
+        secret=None if row.secret is None else secrets.mask_secret(row.secret),
+        signing_secret=None if row.signing_secret is None else secrets.mask_value(row.signing_secret),
         retry_num=row.retry_num,
         status=row.status,
         disabled_reason=row.disabled_reason,

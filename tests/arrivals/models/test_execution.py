@@ -14,9 +14,8 @@ from sqlalchemy.engine import URL
 from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.compute import Counts
 from platform_defs.arrivals.models.model import Kpi
-from platform_defs.arrivals.models.sql import Query
 from platform_defs.canonical import canonical_hash
-from platform_defs.sources import Sources
+from platform_defs.sources import Query, SourceError, Sources
 from platform_defs.store.engine import open_engine, read
 from platform_defs.store.tables.arrivals import metrics_kpi_value
 from tests.arrivals.models.making import AMOUNT, BATCH, ORDERS, computed, execute, model, stored
@@ -200,7 +199,7 @@ def test_a_source_that_is_not_there_is_named_without_its_password(engine: Engine
 def test_a_source_refuses_to_be_written(orders: Engine) -> None:
     sources = Sources(orders, {})
     with (
-        pytest.raises(ModelFailed, match=r"(?i)read.?only"),
+        pytest.raises(SourceError, match=r"(?i)read.?only"),
         sources.reading("platform", 10) as reading,
     ):
         reading.rows(Query("DELETE FROM orders", {"op_time": BATCH}))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import yaml
 
 from platform_defs.arrivals.models.kpi_expressions import KPI_ID
-from platform_defs.arrivals.models.model import PLATFORM_SOURCE, Kpi, Model
+from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query
+from platform_defs.sources import PLATFORM_SOURCE
 from platform_defs.yaml_lines import Fields, NotYaml, Problem, Text, compose
 
 MAX_NAME = 255
