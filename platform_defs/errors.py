@@ -6,6 +6,7 @@ PlatformError
 ├── GraphError          the graph refused; see graph/errors.py
 ├── AccessError         who is asking could not be established; see access/errors.py
 ├── SourceError         a named data source is not known or refused a query; see sources.py
+├── YamlFileError       a YAML file is refused; one line for each problem, see yaml_lines.py
 └── WebhookError        a call to an address that a user chose could not be made; see webhooks/errors.py
 """
 

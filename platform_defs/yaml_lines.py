@@ -1,11 +1,15 @@
-"""YAML as nodes that know their lines, and the fields of a mapping read with their types."""
+"""Reads a YAML file and reports every problem with file, line and field, for any system that takes such files.
 
-from collections.abc import Mapping, Sequence
+YamlFileError (a PlatformError) refuses a file as a whole; `problems` has one line `FILE:LINE: text` each.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import yaml
 
-from platform_defs.errors import one_line
+from platform_defs.errors import PlatformError, one_line
 
 MAX_DEPTH = 32
 _TEXT = "tag:yaml.org,2002:str"
@@ -17,8 +21,14 @@ class Problem:
     text: str
 
 
+class YamlFileError(PlatformError):
+    def __init__(self, file_name: str, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(f"{file_name}:{problem.line}: {problem.text}" for problem in sorted(problems))
+        super().__init__("\n".join(self.problems))
+
+
 class NotYaml(ValueError):
-    """The file is no YAML that we read."""
+    """The file cannot be read at all, so that `problem` is its only one."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.text)
@@ -27,6 +37,8 @@ class NotYaml(ValueError):
 
 @dataclass(frozen=True)
 class Text:
+    """A text of the file, with its line for problems that are found later."""
+
     value: str
     line: int
 
@@ -35,10 +47,18 @@ def line_of(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def compose(text: str) -> yaml.Node | None:
-    """The document; aliases are refused, since a few lines of them unfold into gigabytes, and so is deep nesting."""
+def read_document(content: bytes) -> yaml.Node | None:
+    """The root node of a file in UTF-8, None for an empty file; raises NotYaml.
+
+    Aliases are refused, since a few lines of them expand to gigabytes, and so is deep nesting.
+    """
     try:
-        _refuse_what_unfolds(text)
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise NotYaml(Problem(line, "no YAML: not UTF-8")) from None
+    try:
+        _refuse_aliases_and_deep_nesting(text)
         document: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
         return document
     except yaml.MarkedYAMLError as error:
@@ -52,7 +72,7 @@ def compose(text: str) -> yaml.Node | None:
         raise NotYaml(Problem(line, f"no YAML: {one_line(error)}")) from None
 
 
-def _refuse_what_unfolds(text: str) -> None:
+def _refuse_aliases_and_deep_nesting(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = 1 if event.start_mark is None else event.start_mark.line + 1
@@ -68,7 +88,10 @@ def _refuse_what_unfolds(text: str) -> None:
 
 @dataclass(frozen=True)
 class Fields:
-    """A mapping's fields by name; what is wrong with them goes into `problems`."""
+    """The fields of a mapping by name; whatever is wrong with them is added to `problems`.
+
+    `what` names the mapping in problems, such as "model".
+    """
 
     what: str
     line: int
@@ -79,6 +102,7 @@ class Fields:
     def of(
         cls, node: yaml.Node, what: str, problems: list[Problem], required: Sequence[str], optional: Sequence[str] = ()
     ) -> "Fields":
+        """Adds a problem for each field that is missing, unknown or there twice."""
         nodes: dict[str, yaml.Node] = {}
         if not isinstance(node, yaml.MappingNode):
             problems.append(Problem(line_of(node), f"{what}: expected fields, such as {', '.join(required)}"))
@@ -98,12 +122,22 @@ class Fields:
         self.problems.append(Problem(line, f"{self.what}: {text}"))
 
     def text(self, name: str, *, longest: int | None = None, plain: bool = False) -> Text | None:
-        """A text that is not blank; `plain` also takes what YAML reads as something else, as it is written."""
+        """A text that is not blank; with `plain` also a number, date or the like, as it is written in the file."""
         node = self.nodes.get(name)
         return None if node is None else self._text(node, name, longest, plain)
 
+    def matching_text(
+        self, name: str, pattern: re.Pattern[str], expected: str, *, longest: int | None = None, plain: bool = False
+    ) -> Text | None:
+        """A text that the whole pattern matches; the problem is otherwise `expected`, which says so in words."""
+        found = self.text(name, longest=longest, plain=plain)
+        if found is None or pattern.fullmatch(found.value):
+            return found
+        self.problem(found.line, f"{name}: {found.value!r}: {expected}")
+        return None
+
     def texts(self, name: str, *, longest: int) -> list[Text]:
-        """A list of different texts."""
+        """A list of texts, each of which may be there only once."""
         found: dict[str, Text] = {}
         for node in self.items(name):
             text = self._text(node, f"an entry of {name}", longest, False)
@@ -114,6 +148,7 @@ class Fields:
         return list(found.values())
 
     def items(self, name: str) -> list[yaml.Node]:
+        """The nodes of a list; empty where the field is missing, which `of` has reported if it is required."""
         node = self.nodes.get(name)
         if node is None:
             return []

@@ -2,15 +2,12 @@
 
 ArrivalsError
 ├── InvalidArrival      400: a field of the request is not what it must be; `field` names it
-├── ModelFileError      the YAML file is refused as a whole; every problem has its line
 ├── UnknownModel        no such model
 ├── AlreadyRunning      the batch is being executed: the seed's message, as it goes over the wire
 ├── ModelFailed         an execution failed; the message goes into the task log and the answer
 ├── InvalidSubscription 400: a field of a new subscription is not what it must be; `field` names it
 └── UnknownSubscription 404: no such subscription, or another team's
 """
-
-from collections.abc import Sequence
 
 from platform_defs.errors import PlatformError
 
@@ -26,12 +23,6 @@ class InvalidArrival(ArrivalsError):
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
         self.field = field
-
-
-class ModelFileError(ArrivalsError):
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
 
 
 class UnknownModel(ArrivalsError):

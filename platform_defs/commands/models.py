@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from platform_defs.arrivals.errors import ModelFileError
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Model
@@ -14,6 +13,7 @@ from platform_defs.commands.opened import opened_engine
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.work.definition_versions import bump
+from platform_defs.yaml_lines import YamlFileError
 
 _changed = partial(bump, name="models")
 _RELOADS = "the code location reloads, so that the UI shows it"
@@ -32,7 +32,7 @@ def load(file: Path) -> None:
     try:
         with opened_engine() as engine:
             saved = catalog.save(engine, contents, changed=_changed)
-    except ModelFileError as error:
+    except YamlFileError as error:
         for problem in error.problems:
             click.echo(problem, err=True)
         raise click.exceptions.Exit(1) from None

@@ -2,9 +2,9 @@
 
 import pytest
 
-from platform_defs.arrivals.errors import ModelFileError
 from platform_defs.arrivals.models.file import Contents, Known, checked, read_file
 from platform_defs.arrivals.models.model import ComputedKpi, Kpi, Model
+from platform_defs.yaml_lines import YamlFileError
 
 GOOD = """\
 models:
@@ -28,7 +28,7 @@ def loaded(text: str | bytes, known: Known = Known()) -> Contents:  # noqa: B008
 
 
 def problems(text: str | bytes, known: Known = Known()) -> list[str]:  # noqa: B008  # frozen
-    with pytest.raises(ModelFileError) as caught:
+    with pytest.raises(YamlFileError) as caught:
         loaded(text, known)
     return list(caught.value.problems)
 

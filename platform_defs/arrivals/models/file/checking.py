@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from platform_defs.arrivals.errors import ModelFileError
 from platform_defs.arrivals.models.file.reading import ModelFile
 from platform_defs.arrivals.models.kpi_expressions import InvalidExpression, cycles, named_kpis
 from platform_defs.arrivals.models.model import ComputedKpi, Model
-from platform_defs.yaml_lines import Problem
+from platform_defs.yaml_lines import Problem, YamlFileError
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Contents:
 
 
 def checked(file: ModelFile, known: Known) -> Contents:
-    """What the file defines, or a ModelFileError with all of its problems."""
+    """What the file defines, or a YamlFileError with all of its problems."""
     problems = list(file.problems)
     # the models of the file are defined by it alone
     others = {kpi_id: model for kpi_id, model in known.extended.items() if model not in file.model_lines}
@@ -45,7 +44,7 @@ def checked(file: ModelFile, known: Known) -> Contents:
     if not problems:
         problems += _left_behind(file, defined, known)
     if problems:
-        raise ModelFileError([f"{file.name}:{problem.line}: {problem.text}" for problem in sorted(problems)])
+        raise YamlFileError(file.name, problems)
     return Contents(tuple(file.models), tuple(computed))
 
 

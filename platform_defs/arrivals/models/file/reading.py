@@ -9,7 +9,7 @@ from platform_defs.arrivals.models.kpi_expressions import KPI_ID
 from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query
 from platform_defs.sources import PLATFORM_SOURCE
-from platform_defs.yaml_lines import Fields, NotYaml, Problem, Text, compose
+from platform_defs.yaml_lines import Fields, NotYaml, Problem, Text, read_document
 
 MAX_NAME = 255
 MAX_MODEL_ID = 255
@@ -21,6 +21,7 @@ ID = KPI_ID
 SOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 DUE = re.compile(r"(\+\d{1,3} )?([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 _ID_RULE = "expected a letter, then letters, digits, '_', '.' or '-'"
+_SOURCE_RULE = "expected a letter, then letters, digits or '_'"
 _KPI_FIELDS = ("kpi_id", "name", "expression")
 
 
@@ -50,10 +51,7 @@ def read_file(content: bytes, name: str) -> ModelFile:
     """Everything in the file that can be understood, and all that cannot."""
     file = ModelFile(name)
     try:
-        document = compose(content.decode())
-    except UnicodeDecodeError as error:
-        file.problems.append(Problem(content.count(b"\n", 0, error.start) + 1, "no YAML: not UTF-8"))
-        return file
+        document = read_document(content)
     except NotYaml as error:
         file.problems.append(error.problem)
         return file
@@ -79,7 +77,7 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
         ("model_id", "name", "depends_on", "sql", "kpis"),
         ("source", "dimensions", "due"),
     )
-    model_id = _id(fields, "model_id", MAX_MODEL_ID)
+    model_id = fields.matching_text("model_id", ID, _ID_RULE, longest=MAX_MODEL_ID)
     if model_id is not None:
         _claim(file, file.model_lines, model_id, "model")
     name = fields.text("name", longest=MAX_NAME)
@@ -89,9 +87,7 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
             fields.problem(table.line, f"depends_on: {table.value!r} has blanks around it, no arrival has")
     if not depends_on and "depends_on" in fields.nodes and len(file.problems) == before:
         fields.problem(fields.line, "depends_on: expected at least one table")
-    source = fields.text("source", longest=MAX_SOURCE)
-    if source is not None and not SOURCE.fullmatch(source.value):
-        fields.problem(source.line, f"source: {source.value!r}: expected a letter, then letters, digits or '_'")
+    source = fields.matching_text("source", SOURCE, _SOURCE_RULE, longest=MAX_SOURCE)
     dimensions = fields.texts("dimensions", longest=MAX_DIMENSION)
     due = fields.text("due", plain=True)
     if due is not None and not DUE.fullmatch(due.value):
@@ -126,7 +122,7 @@ def _read_kpis(fields: Fields, file: ModelFile, dimensions: list[Text]) -> list[
     for node in fields.items("kpis"):
         kpi = Fields.of(node, "KPI", file.problems, _KPI_FIELDS)
         kpi_id, name, expression = (
-            _id(kpi, "kpi_id", MAX_KPI_ID),
+            kpi.matching_text("kpi_id", ID, _ID_RULE, longest=MAX_KPI_ID),
             kpi.text("name", longest=MAX_NAME),
             kpi.text("expression"),
         )
@@ -148,20 +144,12 @@ def _read_kpis(fields: Fields, file: ModelFile, dimensions: list[Text]) -> list[
 
 def _read_computed(node: yaml.Node, file: ModelFile) -> None:
     fields = Fields.of(node, "computed KPI", file.problems, _KPI_FIELDS)
-    kpi_id, name = _id(fields, "kpi_id", MAX_KPI_ID), fields.text("name", longest=MAX_NAME)
-    expression = fields.text("expression")
+    kpi_id = fields.matching_text("kpi_id", ID, _ID_RULE, longest=MAX_KPI_ID)
+    name, expression = fields.text("name", longest=MAX_NAME), fields.text("expression")
     if kpi_id is not None:
         _claim(file, file.computed_lines, kpi_id, "KPI")
     if kpi_id and name and expression:
         file.computed.append(ReadComputed(kpi_id.value, name.value, expression))
-
-
-def _id(fields: Fields, name: str, longest: int) -> Text | None:
-    found = fields.text(name, longest=longest)
-    if found is not None and not ID.fullmatch(found.value):
-        fields.problem(found.line, f"{name}: {found.value!r}: {_ID_RULE}")
-        return None
-    return found
 
 
 def _claim(file: ModelFile, lines: dict[str, int], claimed: Text, what: str) -> None:
