@@ -233,3 +233,14 @@ class Spec:
     max_concurrent_slices: int = 4
     # tasks that may wait before the planner stops adding: the plan is then PARTIAL
     stock_limit: int = 1000
+
+
+@dataclass(frozen=True)
+class CompiledSpec:
+    """A spec with the origin of each of its values, and what had to be done without."""
+
+    spec: Spec
+    # path of a value, such as `window.size`, to the level and row that set it
+    origins: Mapping[str, str] = field(default_factory=dict)
+    # degradations of the seed's 3.6, such as a source that counts nothing
+    warnings: tuple[str, ...] = ()

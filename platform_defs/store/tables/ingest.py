@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Double, Index, Integer, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, PrimaryKeyConstraint, Table, UniqueConstraint
 
 from platform_defs.store.metadata import created_at, id_column, metadata, now, updated_at
 from platform_defs.store.types import Fixed, Instant, Json, LongText, Str, WideNumber, utc_now
@@ -93,6 +93,8 @@ ing_plan = Table(
     # also serves as idx_plan_prov_op(provenance_code, operation_code), its prefix
     Index("idx_plan_src_op_time", "provenance_code", "operation_code", "created_at"),
     Index("idx_plan_expr", "expr_proto_hash"),
+    # the windows of an endpoint: what is complete, what is open
+    Index("idx_plan_window", "provenance_code", "endpoint_name", "operation_code", "window_from"),
 )
 
 ing_plan_slice = Table(
@@ -214,6 +216,9 @@ ing_task_run_batch = Table(
     UniqueConstraint("idempotent_key", name="uk_batch_idem"),
     Index("idx_batch_time", "run_id", "created_at"),
     Index("idx_batch_status", "run_id", "status_code"),
+    # a task resumes after its last batch, and a plan is summed up over all of its batches
+    Index("idx_batch_task", "task_id", "batch_no"),
+    Index("idx_batch_plan", "plan_id", "committed_at"),
     Index("idx_batch_prov_op_status", "provenance_code", "operation_code", "status_code", "committed_at"),
 )
 
@@ -305,9 +310,63 @@ ing_record = Table(
     _ref("run_id"),
     _ref("batch_id"),
     Column("refresh_checked_at", Instant),
+    # a number that is the same for the same provider_id everywhere: update buckets are its remainders
+    Column("id_number", BigInteger, nullable=False, server_default="0"),
     created_at(),
     Column("modified_at", Instant, nullable=False, server_default=utc_now(), onupdate=now),
     UniqueConstraint("provenance_code", "endpoint_name", "provider_id", name="uk_record_provider_id"),
+    Index("idx_record_refresh", "provenance_code", "endpoint_name", "refresh_checked_at"),
+)
+
+ing_outbox = Table(
+    "ing_outbox",
+    metadata,
+    id_column(),
+    _provenance(),
+    Column("endpoint_name", CODE, nullable=False),
+    Column("provider_id", Str(512), nullable=False),
+    Column("event_type", Str(32), nullable=False),
+    Column("payload", Json, nullable=False),
+    # the record's key and version: a batch that is committed twice publishes once
+    Column("idempotent_key", HASH, nullable=False),
+    _ref("run_id"),
+    _ref("batch_id"),
+    created_at(),
+    Column("published_at", Instant),
+    UniqueConstraint("idempotent_key", name="uk_outbox_idem"),
+    Index("idx_outbox_unpublished", "published_at", "id"),
+)
+
+ing_signal = Table(
+    "ing_signal",
+    metadata,
+    id_column(),
+    _provenance(),
+    Column("endpoint_name", CODE, nullable=False),
+    Column("provider_id", Str(512), nullable=False),
+    Column("id_number", BigInteger, nullable=False, server_default="0"),
+    Column("reason", Str(512)),
+    # who asked for the record: an API key, a command, the quarantine
+    Column("requested_by", Str(128), nullable=False),
+    Column("requested_at", Instant, nullable=False),
+    _status("OPEN"),
+    _ref("plan_id"),
+    created_at(),
+    updated_at(),
+    UniqueConstraint("provenance_code", "endpoint_name", "provider_id", name="uk_signal_provider_id"),
+    Index("idx_signal_status", "provenance_code", "endpoint_name", "status_code", "id"),
+)
+
+ing_endpoint_block = Table(
+    "ing_endpoint_block",
+    metadata,
+    _provenance(),
+    Column("endpoint_name", CODE, nullable=False),
+    Column("reason", LongText, nullable=False),
+    Column("error_code", CODE),
+    _ref("task_id"),
+    Column("blocked_at", Instant, nullable=False),
+    PrimaryKeyConstraint("provenance_code", "endpoint_name"),
 )
 
 ing_record_quarantine = Table(

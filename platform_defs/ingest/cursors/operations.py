@@ -1,0 +1,115 @@
+"""Which cursor each operation moves when a plan makes progress."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Engine, Row, select
+
+from platform_defs.ingest.codes import CursorType, Direction, Operation, PlanStatus, SliceStatus, TaskStatus
+from platform_defs.ingest.cursors.advance import Advance, CursorIdentity, Lineage, advance_cursor, read_cursor
+from platform_defs.ingest.cursors.watermark import contiguous_end, contiguous_start
+from platform_defs.ingest.identity import cursor_namespace
+from platform_defs.ingest.planning.slices import window_of
+from platform_defs.ingest.planning.windows import Window, align_down
+from platform_defs.ingest.spec.model import Spec
+from platform_defs.store.engine import read
+from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
+
+REFRESHED_KEY = "refresh_checked_at"
+
+
+def harvest_identity(spec: Spec) -> CursorIdentity:
+    """The forward watermark of the endpoint."""
+    namespace = cursor_namespace(Operation.HARVEST, spec.endpoint_name, None)
+    return CursorIdentity(spec.provenance_code, Operation.HARVEST, spec.window.watermark_key, *namespace)
+
+
+def read_watermark(engine: Engine, spec: Spec) -> datetime | None:
+    cursor = read_cursor(engine, harvest_identity(spec))
+    return None if cursor is None else cursor.normalized_instant
+
+
+def advance_after(
+    engine: Engine, plan: Row[Any], spec: Spec, now: datetime, *, observed_max: str | None = None, lineage: Lineage
+) -> bool:
+    """Moves the plan's cursor as far as what is complete allows; True if it moved. May be called at any time."""
+    match spec.operation:
+        case Operation.HARVEST:
+            return _advance_harvest(engine, spec, observed_max, lineage)
+        case Operation.BACKFILL:
+            return _advance_backfill(engine, plan, spec, observed_max, lineage)
+        case Operation.UPDATE:
+            return _advance_update(engine, plan, spec, now, lineage)
+
+
+def _advance_harvest(engine: Engine, spec: Spec, observed_max: str | None, lineage: Lineage) -> bool:
+    """To the end of the contiguous windows that are complete; what a batch saw is only noted beside it."""
+    start = read_watermark(engine, spec) or align_down(spec.window.start, spec.window.align)
+    table = ing_plan.c
+    query = select(table.window_from, table.window_to).where(
+        table.provenance_code == spec.provenance_code,
+        table.endpoint_name == spec.endpoint_name,
+        table.operation_code == Operation.HARVEST,
+        table.status_code == PlanStatus.COMPLETED,
+        table.window_to > start,
+    )
+    rows = read(engine, lambda connection: connection.execute(query).all())
+    reached = contiguous_end(start, [Window(row.window_from, row.window_to) for row in rows])
+    if reached == start:
+        return False
+    advance = Advance(
+        harvest_identity(spec),
+        CursorType.TIME,
+        Direction.FORWARD,
+        instant=reached,
+        observed_max=observed_max,
+        window=(start, reached),
+        lineage=lineage,
+        remarks={"reason": Operation.HARVEST},
+    )
+    return advance_cursor(engine, advance)
+
+
+def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, observed_max: str | None, lineage: Lineage) -> bool:
+    """Backwards from the window's end over the slices that are complete, in the plan's own namespace."""
+    done = select(ing_plan_slice.c.slice_spec).join(ing_task, ing_task.c.slice_id == ing_plan_slice.c.id)
+    done = done.where(
+        ing_plan_slice.c.plan_id == plan.id,
+        ing_plan_slice.c.status_code != SliceStatus.SPLIT,
+        ing_task.c.status_code == TaskStatus.SUCCEEDED,
+    )
+    specs = read(engine, lambda connection: connection.execute(done).scalars().all())
+    # parts by ranges of ids share their window: it counts when the plan is complete
+    windows = [window_of(each) for each in specs if "id" not in each["bounds"]]
+    complete = PlanStatus(plan.status_code) is PlanStatus.COMPLETED
+    reached = plan.window_from if complete else contiguous_start(plan.window_to, windows)
+    if reached == plan.window_to:
+        return False
+    namespace = cursor_namespace(Operation.BACKFILL, spec.endpoint_name, plan.id)
+    advance = Advance(
+        CursorIdentity(spec.provenance_code, Operation.BACKFILL, spec.window.watermark_key, *namespace),
+        CursorType.TIME,
+        Direction.BACKFILL,
+        instant=reached,
+        observed_max=observed_max,
+        window=(reached, plan.window_to),
+        lineage=lineage,
+        remarks={"reason": Operation.BACKFILL},
+    )
+    return advance_cursor(engine, advance)
+
+
+def _advance_update(engine: Engine, plan: Row[Any], spec: Spec, now: datetime, lineage: Lineage) -> bool:
+    """When a bucket is done: by when all of its records that were due had been looked at again."""
+    if PlanStatus(plan.status_code) is not PlanStatus.COMPLETED:
+        return False
+    namespace = cursor_namespace(Operation.UPDATE, spec.endpoint_name, plan.id)
+    advance = Advance(
+        CursorIdentity(spec.provenance_code, Operation.UPDATE, REFRESHED_KEY, *namespace),
+        CursorType.TIME,
+        Direction.FORWARD,
+        instant=now,
+        lineage=lineage,
+        remarks={"reason": Operation.UPDATE, **(plan.slice_params or {})},
+    )
+    return advance_cursor(engine, advance)

@@ -1,0 +1,114 @@
+"""How the windows and buckets of an endpoint stand: the newest plan of each, and what it brought."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Engine, func, select
+
+from platform_defs.ingest.codes import BatchStatus, Operation, PlanStatus, SliceStatus, TaskStatus
+from platform_defs.ingest.planning.windows import Window
+from platform_defs.store.engine import read
+from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run_batch
+
+
+@dataclass(frozen=True)
+class WindowState:
+    """The newest generation of a window's plan."""
+
+    window: Window
+    plan_id: int
+    plan_key: str
+    status: PlanStatus
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """What a plan's tasks did: counts over all of its batches, and the slices that are not done."""
+
+    plan_id: int
+    plan_key: str
+    status: PlanStatus
+    # names of the seed's stats (14.3): itemsCount, inserted, updated, skipped, failed, retryCount, 429Count, …
+    totals: Mapping[str, int] = field(default_factory=dict)
+    pages: int = 0
+    # slice number to records fetched, for a plot
+    records_by_slice: Mapping[int, int] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
+
+
+def window_states(
+    engine: Engine, provenance_code: str, endpoint_name: str, operation: Operation
+) -> dict[Window, WindowState]:
+    """Every window that was ever planned, by its newest generation."""
+    table = ing_plan.c
+    newest = (
+        select(func.max(table.id))
+        .where(
+            table.provenance_code == provenance_code,
+            table.endpoint_name == endpoint_name,
+            table.operation_code == operation,
+            table.window_from.is_not(None),
+        )
+        .group_by(table.window_from, table.window_to)
+    )
+    query = select(table.id, table.plan_key, table.status_code, table.window_from, table.window_to).where(
+        table.id.in_(newest)
+    )
+    rows = read(engine, lambda connection: connection.execute(query).all())
+    found = {}
+    for row in sorted(rows, key=lambda each: each.window_from):
+        window = Window(row.window_from, row.window_to)
+        found[window] = WindowState(window, row.id, row.plan_key, PlanStatus(row.status_code))
+    return found
+
+
+def open_windows(engine: Engine, provenance_code: str, endpoint_name: str, operation: Operation) -> list[WindowState]:
+    """Windows that were planned and are not complete: what the check `complete` fails for."""
+    states = window_states(engine, provenance_code, endpoint_name, operation).values()
+    return [state for state in states if state.status is not PlanStatus.COMPLETED]
+
+
+def plan_report(engine: Engine, plan_id: int) -> PlanReport:
+    return read(engine, lambda connection: _report(connection, plan_id))
+
+
+def _report(connection: Connection, plan_id: int) -> PlanReport:
+    plan = connection.execute(select(ing_plan).where(ing_plan.c.id == plan_id)).one()
+    batch, piece, task = ing_task_run_batch.c, ing_plan_slice.c, ing_task.c
+    batches = connection.execute(
+        select(batch.stats, batch.record_count, piece.slice_no)
+        .join(ing_plan_slice, piece.id == batch.slice_id)
+        .where(batch.plan_id == plan_id, batch.status_code == BatchStatus.SUCCEEDED)
+    ).all()
+    totals: dict[str, int] = {}
+    records: dict[int, int] = {}
+    for row in batches:
+        records[row.slice_no] = records.get(row.slice_no, 0) + row.record_count
+        for name, value in _numbers(row.stats):
+            totals[name] = totals.get(name, 0) + value
+    unfinished = connection.execute(
+        select(piece.slice_no, task.status_code, task.last_error_msg)
+        .outerjoin_from(ing_plan_slice, ing_task, task.slice_id == piece.id)
+        .where(piece.plan_id == plan_id, piece.status_code != SliceStatus.SPLIT)
+        .where((task.status_code != TaskStatus.SUCCEEDED) | task.status_code.is_(None))
+        .order_by(piece.slice_no)
+    ).all()
+    return PlanReport(
+        plan_id,
+        plan.plan_key,
+        PlanStatus(plan.status_code),
+        totals,
+        pages=len(batches),
+        records_by_slice=dict(sorted(records.items())),
+        unfinished=tuple(_describe_slice(row) for row in unfinished),
+    )
+
+
+def _numbers(stats: Mapping[str, Any] | None) -> Sequence[tuple[str, int]]:
+    return [(name, value) for name, value in (stats or {}).items() if type(value) is int]
+
+
+def _describe_slice(row: Any) -> str:
+    state = row.status_code or "not queued yet"
+    return f"slice {row.slice_no}: {state}" + (f" ({row.last_error_msg})" if row.last_error_msg else "")

@@ -1,0 +1,274 @@
+"""Plans a window or an update bucket: its plan, slices and tasks in one transaction, once however often it is asked.
+
+An open plan is continued: what failed or ended incomplete is queued again, with the snapshot that the plan has. A plan
+that is over gives a new generation, which fetches everything again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, func, select, update
+
+from platform_defs.ingest.codes import (
+    PRIORITIES,
+    Operation,
+    PlanStatus,
+    SliceDimension,
+    SliceStatus,
+    TaskStatus,
+    Trigger,
+)
+from platform_defs.ingest.ledger.completion import close_plan_if_done
+from platform_defs.ingest.planning import keys
+from platform_defs.ingest.planning.slices import Estimate, SliceDraft, slice_window
+from platform_defs.ingest.planning.windows import Window
+from platform_defs.ingest.spec.model import CompiledSpec, Spec
+from platform_defs.ingest.spec.snapshot import (
+    expr_proto_hash,
+    expr_proto_snapshot,
+    spec_as_json,
+    spec_fingerprint,
+    spec_from_json,
+)
+from platform_defs.store.engine import transact
+from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
+from platform_defs.store.upsert import upsert
+
+# Tasks in these states are tried again when their plan is continued.
+_UNFINISHED = (TaskStatus.FAILED, TaskStatus.PARTIAL)
+
+
+@dataclass(frozen=True)
+class PlannedWork:
+    """A plan as it stands after it was planned or continued."""
+
+    plan_id: int
+    plan_key: str
+    generation: int
+    status: PlanStatus
+    # the plan stood already and goes on with its own snapshot
+    continued: bool
+    queued: int
+
+
+def plan_window(
+    engine: Engine,
+    compiled: CompiledSpec,
+    window: Window,
+    *,
+    schedule_instance_id: int,
+    trigger: Trigger,
+    estimate: Estimate = Estimate(),  # noqa: B008  # frozen
+    now: datetime,
+) -> PlannedWork:
+    """The plan of a harvest or backfill window."""
+    spec = compiled.spec
+    prefix = keys.window_plan_prefix(spec.provenance_code, spec.endpoint_name, spec.operation, window)
+    drafts = slice_window(spec, window, estimate)
+    values = {"window_from": window.start, "window_to": window.end, "slice_strategy_code": drafts[0].spec["dimension"]}
+    return _plan(engine, compiled, prefix, values, drafts, schedule_instance_id, trigger, now)
+
+
+def plan_bucket(
+    engine: Engine,
+    compiled: CompiledSpec,
+    bucket: int,
+    drafts: Sequence[SliceDraft],
+    *,
+    schedule_instance_id: int,
+    trigger: Trigger,
+    now: datetime,
+) -> PlannedWork:
+    """The plan of an update bucket over the slices of ids that were found to be due."""
+    spec = compiled.spec
+    prefix = keys.bucket_plan_prefix(spec.provenance_code, spec.endpoint_name, bucket, spec.update_buckets)
+    values = {
+        "slice_strategy_code": SliceDimension.ID,
+        "slice_params": {"bucket": bucket, "buckets": spec.update_buckets},
+    }
+    return _plan(engine, compiled, prefix, values, drafts, schedule_instance_id, trigger, now)
+
+
+def queue_pending_slices(engine: Engine, plan_id: int, now: datetime) -> int:
+    """Gives tasks to slices that had none because too many tasks were waiting; returns how many."""
+
+    def work(connection: Connection) -> int:
+        plan = connection.execute(select(ing_plan).where(ing_plan.c.id == plan_id).with_for_update()).one()
+        return _queue_slices(connection, plan, now)
+
+    return transact(engine, work)
+
+
+def plan_spec(plan: Row[Any]) -> Spec:
+    """The snapshot that the plan was made with."""
+    return spec_from_json(plan.provenance_config_snapshot["spec"])
+
+
+def insert_slices(connection: Connection, plan: Row[Any], drafts: Sequence[SliceDraft], *, first_no: int) -> list[int]:
+    """Writes slices that the plan does not have yet; returns the ids of all of them, in order."""
+    rows = [
+        {
+            "plan_id": plan.id,
+            "provenance_code": plan.provenance_code,
+            "slice_no": first_no + number,
+            "slice_signature_hash": draft.signature,
+            "slice_spec": dict(draft.spec),
+            "expr_hash": draft.expr_hash,
+            "expr_snapshot": dict(draft.expr_snapshot),
+            "status_code": SliceStatus.PENDING,
+        }
+        for number, draft in enumerate(drafts)
+    ]
+    upsert(connection, ing_plan_slice, rows, key=["plan_id", "slice_signature_hash"], update="nothing")
+    table = ing_plan_slice.c
+    wanted = [draft.signature for draft in drafts]
+    query = select(table.slice_signature_hash, table.id).where(
+        table.plan_id == plan.id, table.slice_signature_hash.in_(wanted)
+    )
+    found = {row.slice_signature_hash: row.id for row in connection.execute(query)}
+    return [found[signature] for signature in wanted]
+
+
+def insert_tasks(connection: Connection, plan: Row[Any], slices: Sequence[Row[Any]], now: datetime) -> int:
+    """One task a slice; a slice that has one already gets no other."""
+    spec = plan_spec(plan)
+    operation, params = Operation(plan.operation_code), plan.slice_params or {}
+    rows = []
+    for each in slices:
+        draft = SliceDraft(each.slice_spec, each.slice_signature_hash, each.expr_snapshot, each.expr_hash)
+        task_params = {"bounds": each.slice_spec["bounds"], "initial": each.slice_spec["pagination"]["initial"]}
+        task_params |= {"twoPhase": each.slice_spec["phase"]["twoPhase"], "generation": params["generation"]}
+        rows.append(
+            {
+                "schedule_instance_id": plan.schedule_instance_id,
+                "plan_id": plan.id,
+                "slice_id": each.id,
+                "provenance_code": plan.provenance_code,
+                "endpoint_name": plan.endpoint_name,
+                "operation_code": operation,
+                "credential_id": spec.auth.credential_id,
+                "params": task_params,
+                "idempotent_key": keys.task_key(draft, operation, Trigger(params["trigger"]), task_params),
+                "expr_hash": each.expr_hash,
+                "priority": PRIORITIES[operation],
+                "status_code": TaskStatus.QUEUED,
+                "scheduled_at": now,
+            }
+        )
+    upsert(connection, ing_task, rows, key=["idempotent_key"], update="nothing")
+    ready = update(ing_plan_slice).where(ing_plan_slice.c.id.in_([each.id for each in slices]))
+    connection.execute(ready.values(status_code=SliceStatus.READY))
+    return len(rows)
+
+
+def _plan(
+    engine: Engine,
+    compiled: CompiledSpec,
+    prefix: str,
+    values: Mapping[str, Any],
+    drafts: Sequence[SliceDraft],
+    schedule_instance_id: int,
+    trigger: Trigger,
+    now: datetime,
+) -> PlannedWork:
+    def work(connection: Connection) -> PlannedWork:
+        latest = _latest_generation(connection, prefix)
+        if latest is not None and PlanStatus(latest.status_code).is_open:
+            return _continue_plan(connection, latest, now)
+        generation = 1 if latest is None else latest.slice_params["generation"] + 1
+        row = _plan_row(compiled, values, prefix, generation, schedule_instance_id, trigger, drafts)
+        # two planners at the same moment: the second one finds the first one's plan and continues it
+        upsert(connection, ing_plan, [row], key=["plan_key"], update="nothing")
+        query = select(ing_plan).where(ing_plan.c.plan_key == row["plan_key"]).with_for_update()
+        plan = connection.execute(query).one()
+        if plan.status_code != PlanStatus.DRAFT:
+            return _continue_plan(connection, plan, now)
+        insert_slices(connection, plan, drafts, first_no=1)
+        queued = _queue_slices(connection, plan, now)
+        if not drafts:
+            close_plan_if_done(connection, plan.id)  # an update bucket in which nothing is due
+        return _planned(connection, plan, continued=False, queued=queued)
+
+    return transact(engine, work)
+
+
+def _latest_generation(connection: Connection, prefix: str) -> Row[Any] | None:
+    # a range of keys, which every store looks up by the unique index
+    key = ing_plan.c.plan_key
+    first, behind = f"{prefix}:g", f"{prefix}:h"
+    query = select(ing_plan).where(key >= first, key < behind).order_by(ing_plan.c.id.desc()).limit(1)
+    return connection.execute(query.with_for_update()).one_or_none()
+
+
+def _continue_plan(connection: Connection, plan: Row[Any], now: datetime) -> PlannedWork:
+    again = (
+        update(ing_task)
+        .where(ing_task.c.plan_id == plan.id, ing_task.c.status_code.in_(_UNFINISHED))
+        .values(status_code=TaskStatus.QUEUED, scheduled_at=now, lease_owner=None, leased_until=None, finished_at=None)
+    )
+    queued = connection.execute(again).rowcount + _queue_slices(connection, plan, now)
+    return _planned(connection, plan, continued=True, queued=queued)
+
+
+def _queue_slices(connection: Connection, plan: Row[Any], now: datetime) -> int:
+    """Tasks for slices without one, as many as the endpoint's stock allows; says in the plan whether all have one."""
+    spec = plan_spec(plan)
+    table, task = ing_plan_slice.c, ing_task.c
+    waiting = select(func.count()).where(
+        task.provenance_code == plan.provenance_code,
+        task.endpoint_name == plan.endpoint_name,
+        task.operation_code == plan.operation_code,
+        task.status_code == TaskStatus.QUEUED,
+    )
+    room = max(0, spec.stock_limit - connection.execute(waiting).scalar_one())
+    pending = (table.plan_id == plan.id) & (table.status_code == SliceStatus.PENDING)
+    slices = connection.execute(select(ing_plan_slice).where(pending).order_by(table.slice_no).limit(room)).all()
+    queued = insert_tasks(connection, plan, slices, now) if slices else 0
+    left = connection.execute(select(func.count()).select_from(ing_plan_slice).where(pending)).scalar_one()
+    status = PlanStatus.PARTIAL if left else PlanStatus.READY
+    connection.execute(update(ing_plan).where(ing_plan.c.id == plan.id).values(status_code=status))
+    return queued
+
+
+def _planned(connection: Connection, plan: Row[Any], *, continued: bool, queued: int) -> PlannedWork:
+    status = connection.execute(select(ing_plan.c.status_code).where(ing_plan.c.id == plan.id)).scalar_one()
+    generation = plan.slice_params["generation"]
+    return PlannedWork(plan.id, plan.plan_key, generation, PlanStatus(status), continued=continued, queued=queued)
+
+
+def _plan_row(
+    compiled: CompiledSpec,
+    values: Mapping[str, Any],
+    prefix: str,
+    generation: int,
+    schedule_instance_id: int,
+    trigger: Trigger,
+    drafts: Sequence[SliceDraft],
+) -> dict[str, Any]:
+    spec, fingerprint = compiled.spec, spec_fingerprint(compiled.spec)
+    estimated = [draft.spec["telemetry"]["totalEstimated"] for draft in drafts]
+    known = [count for count in estimated if count is not None]
+    return {
+        "window_from": None,
+        "window_to": None,
+        **values,
+        "schedule_instance_id": schedule_instance_id,
+        "plan_key": keys.plan_key(prefix, generation),
+        "provenance_code": spec.provenance_code,
+        "endpoint_name": spec.endpoint_name,
+        "operation_code": spec.operation,
+        "expr_proto_hash": expr_proto_hash(spec),
+        "expr_proto_snapshot": expr_proto_snapshot(spec),
+        "provenance_config_snapshot": {"spec": spec_as_json(spec), "origins": dict(compiled.origins)},
+        "provenance_config_hash": fingerprint,
+        "spec_fingerprint": fingerprint,
+        "slice_params": {**values.get("slice_params", {}), "generation": generation, "trigger": trigger},
+        "status_code": PlanStatus.DRAFT,
+        "record_remarks": {
+            "totalEstimated": sum(known) if known else None,
+            "sliceCount": len(drafts),
+            "degradation": list(compiled.warnings),
+        },
+    }

@@ -1,0 +1,66 @@
+"""Which stored records an update fetches again: stale, of older expressions, or asked for by somebody."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, func, or_, select
+
+from platform_defs.ingest.planning.signals import OPEN
+from platform_defs.ingest.planning.slices import SliceDraft, id_slice
+from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.spec.snapshot import mapping_hash
+from platform_defs.store.engine import read
+from platform_defs.store.tables.ingest import ing_record, ing_signal
+
+# What one plan of a bucket takes; the rest is due again the next time.
+MAX_CANDIDATES = 10_000
+
+
+def due_ids(engine: Engine, spec: Spec, bucket: int, now: datetime, *, limit: int = MAX_CANDIDATES) -> list[str]:
+    """Ids of the bucket's records that are due, those that somebody asked for first, then the longest unchecked."""
+
+    def look(connection: Connection) -> list[str]:
+        asked = list(connection.scalars(_signalled(spec, bucket, limit)))
+        stale = list(connection.scalars(_stale_or_older(spec, bucket, now, limit)))
+        return list(dict.fromkeys([*asked, *stale]))[:limit]
+
+    return read(engine, look)
+
+
+def id_slices(spec: Spec, bucket: int, ids: Sequence[str]) -> list[SliceDraft]:
+    size = spec.batching.max_ids_per_slice
+    parts = [ids[start : start + size] for start in range(0, len(ids), size)]
+    return [id_slice(spec, bucket, part, number=number) for number, part in enumerate(parts)]
+
+
+def _signalled(spec: Spec, bucket: int, limit: int) -> Select[str]:
+    table = ing_signal.c
+    return (
+        select(table.provider_id)
+        .where(
+            table.provenance_code == spec.provenance_code,
+            table.endpoint_name == spec.endpoint_name,
+            table.status_code == OPEN,
+            table.id_number % spec.update_buckets == bucket,
+        )
+        .order_by(table.id)
+        .limit(limit)
+    )
+
+
+def _stale_or_older(spec: Spec, bucket: int, now: datetime, limit: int) -> Select[str]:
+    table = ing_record.c
+    checked = func.coalesce(table.refresh_checked_at, table.modified_at)
+    stale: ColumnElement[bool] = false() if spec.stale_after is None else checked < now - spec.stale_after
+    # a record that was checked since its expressions changed carries their hash
+    older = or_(table.expr_hash.is_(None), table.expr_hash != mapping_hash(spec))
+    return (
+        select(table.provider_id)
+        .where(
+            and_(table.provenance_code == spec.provenance_code, table.endpoint_name == spec.endpoint_name),
+            table.id_number % spec.update_buckets == bucket,
+            or_(stale, older),
+        )
+        .order_by(table.refresh_checked_at, table.id)
+        .limit(limit)
+    )
