@@ -16,7 +16,7 @@ from platform_defs.access.assertions import gateway_from
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.api.arrivals import router as arrivals
 from platform_defs.api.arrivals import webhooks
-from platform_defs.api.arrivals.metrics import ArrivalsCollector
+from platform_defs.api.arrivals.metrics import REST, ArrivalsCollector
 from platform_defs.api.arrivals.service import ArrivalService
 from platform_defs.api.chains import router as chains
 from platform_defs.api.http import docs
@@ -28,7 +28,7 @@ from platform_defs.api.lineage import router as lineage
 from platform_defs.api.lineage.metrics import LineageCollector
 from platform_defs.api.lineage.service import LineageService
 from platform_defs.api.observe import health, metrics
-from platform_defs.api.observe.bounded_metrics import BoundedCollector
+from platform_defs.api.observe.bounded_metrics import BoundedCollector, NamedCollector
 from platform_defs.api.observe.metrics import Metrics
 from platform_defs.api.observe.runner_metrics import RunnerCollector
 from platform_defs.graph.errors import GraphUnavailable
@@ -87,7 +87,11 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     app.state.lineage = LineageService(settings, engine, graph, app.state.metrics.registry)
     app.state.arrivals = ArrivalService(settings, engine, app.state.metrics.registry)
     app.state.metrics.registry.register(
-        BoundedCollector(RunnerCollector(engine), LineageCollector(engine), ArrivalsCollector(engine, settings))
+        BoundedCollector(
+            NamedCollector("runner", RunnerCollector(engine)),
+            NamedCollector("lineage", LineageCollector(engine)),
+            NamedCollector("arrivals", ArrivalsCollector(engine, settings), rest=REST),
+        )
     )
     drain.callbacks.append(app.state.arrivals.stop_waiting)
     app.state.readiness = health.Readiness(engine, graph)

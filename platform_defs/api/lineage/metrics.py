@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.errors import PlatformError
 from platform_defs.lineage import observations
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.upkeep import rebuild_requests
@@ -19,16 +17,10 @@ class LineageCollector(Collector):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def describe(self) -> list[Metric]:
-        return []  # asked at registration, when the database may not answer yet
-
     def collect(self) -> Iterator[Metric]:
-        try:
-            lacking = raw_events.lacking(self._engine, before=now() - PATIENCE, attempts=1)
-            rebuilds = len(rebuild_requests.pending(self._engine, attempts=1))
-            lag = observations.lag_s(self._engine, attempts=1)
-        except (PlatformError, SQLAlchemyError):
-            return  # the API's own metrics matter most when the database is away
+        lacking = raw_events.lacking(self._engine, before=now() - PATIENCE, attempts=1)
+        rebuilds = len(rebuild_requests.pending(self._engine, attempts=1))
+        lag = observations.lag_s(self._engine, attempts=1)
         yield GaugeMetricFamily("platform_lineage_unapplied_events", "Raw events that the graph lacks", value=lacking)
         yield GaugeMetricFamily("platform_lineage_rebuilds_pending", "Tenants whose graph is rebuilt", value=rebuilds)
         yield GaugeMetricFamily(

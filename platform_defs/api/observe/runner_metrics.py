@@ -1,4 +1,4 @@
-"""The runners on /metrics: what each counted stands in its row, so the API needs no connection to it."""
+"""The runners on /metrics. Each runner writes its counters into its own row, so the API needs no connection to it."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.errors import PlatformError
 from platform_defs.work import rows, runners
 
 
@@ -16,15 +14,9 @@ class RunnerCollector(Collector):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def describe(self) -> list[Metric]:
-        return []  # asked at registration, when the database may not answer yet
-
     def collect(self) -> Iterator[Metric]:
-        try:
-            alive = runners.alive(self._engine, attempts=1)
-            queued = rows.counts(self._engine, attempts=1)[rows.Status.QUEUED]
-        except (PlatformError, SQLAlchemyError):
-            return  # the API's own metrics matter most when the database is away
+        alive = runners.alive(self._engine, attempts=1)
+        queued = rows.counts(self._engine, attempts=1)[rows.Status.QUEUED]
         yield GaugeMetricFamily("platform_runner_queued", "Rows of work that wait for a slot", value=queued)
         merged: dict[str, Metric] = {}
         for runner in alive:
