@@ -18,16 +18,22 @@ from pydantic import Field
 from sqlalchemy import Engine
 
 from assets.models import OP_TIMES, materialized, note_reported, partition_of, table_key
-from platform_defs.arrivals.dagster_reports import Reported, mark, mark_executions, unreported, unreported_executions
+from platform_defs.arrivals.dagster_reports import (
+    ArrivalReport,
+    mark_arrivals_reported,
+    mark_executions_reported,
+    unreported_arrivals,
+    unreported_executions,
+)
 from platform_defs.arrivals.errors import ArrivalsError
-from platform_defs.arrivals.execution import run_by_operator, run_triggered
+from platform_defs.arrivals.execution import run_for_operator, run_for_work
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
 from platform_defs.webhooks.sender import open_sender
 from platform_defs.work.jobs import WORK_TAG
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
-from resources.model_execution import HouseResource
+from resources.model_execution import ModelExecutionResource
 
 # An event costs Dagster 10 to 40 ms: so many stay well below the minute that a sensor has.
 REPORTED_AT_ONCE = 500
@@ -42,15 +48,17 @@ class Batch(Config):
 
 
 @op
-def execute_model(context: OpExecutionContext, config: Batch, house: HouseResource) -> None:
+def execute_model(context: OpExecutionContext, config: Batch, model_execution: ModelExecutionResource) -> None:
     """The execution that a row of work stands for: query, values, task log and webhooks."""
     # a re-execution has the tags of its parent, whose row of work is closed: it is the operator's launch
     work_id = context.run.tags.get(WORK_TAG) if context.run.parent_run_id is None else None
     try:
         if work_id is None:
-            ended = run_by_operator(house.house, config.model_id, config.op_time, context.run_id)
+            ended = run_for_operator(model_execution.environment, config.model_id, config.op_time, context.run_id)
         else:
-            ended = run_triggered(house.house, config.model_id, config.op_time, int(work_id), context.run_id)
+            ended = run_for_work(
+                model_execution.environment, config.model_id, config.op_time, int(work_id), context.run_id
+            )
     except ArrivalsError as error:
         raise Failure(str(error), allow_retries=False) from None
     if ended.next_task_id is not None:
@@ -58,7 +66,7 @@ def execute_model(context: OpExecutionContext, config: Batch, house: HouseResour
     materialization = materialized(ended)
     _add_partitions(context.instance, [materialization.partition])
     context.log_event(materialization)
-    note_reported(house.database.engine, ended)
+    note_reported(model_execution.database.engine, ended)
 
 
 # Bound here, not by the Definitions: a sensor that targets a job would be copied by a parameter that is still beta.
@@ -67,7 +75,7 @@ _DATABASE = DatabaseResource()
 
 @job(
     description="Executes a model for a batch whose tables have arrived.",
-    resource_defs={"house": HouseResource(database=_DATABASE)},
+    resource_defs={"model_execution": ModelExecutionResource(database=_DATABASE)},
 )
 def model_run() -> None:
     execute_model()
@@ -114,12 +122,12 @@ def webhook_send() -> None:
 
 def report(instance: DagsterInstance, engine: Engine, since: datetime) -> int:
     """Told first, noted second: a process that dies in between tells it twice, which harms nobody."""
-    waiting = read(engine, lambda connection: unreported(connection, since, REPORTED_AT_ONCE))
+    waiting = read(engine, lambda connection: unreported_arrivals(connection, since, REPORTED_AT_ONCE))
     if waiting:
         _add_partitions(instance, [partition_of(arrival.op_time) for arrival in waiting])
         for arrival in waiting:
             _tell(instance, arrival)
-        transact(engine, lambda connection: mark(connection, waiting))
+        transact(engine, lambda connection: mark_arrivals_reported(connection, waiting))
     return len(waiting)
 
 
@@ -132,11 +140,11 @@ def repair(instance: DagsterInstance, engine: Engine, since: datetime, now: date
         for materialization in materializations:
             instance.report_runless_asset_event(materialization)
         task_ids = [ended.task_id for ended in waiting]
-        transact(engine, lambda connection: mark_executions(connection, task_ids, now))
+        transact(engine, lambda connection: mark_executions_reported(connection, task_ids, now))
     return len(waiting)
 
 
-def _tell(instance: DagsterInstance, arrival: Reported) -> None:
+def _tell(instance: DagsterInstance, arrival: ArrivalReport) -> None:
     metadata: dict[str, Any] = {"arrived as": arrival.table}
     if arrival.arrival_time is not None:
         metadata["arrival time"] = MetadataValue.timestamp(arrival.arrival_time)

@@ -34,10 +34,10 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.arrivals import lateness
-from platform_defs.arrivals.dagster_reports import mark_executions
+from platform_defs.arrivals.dagster_reports import mark_executions_reported
 from platform_defs.arrivals.errors import ArrivalsError
-from platform_defs.arrivals.execution import Ended, described, run_by_operator
-from platform_defs.arrivals.lateness import Late
+from platform_defs.arrivals.execution import ExecutionResult, described, run_for_operator
+from platform_defs.arrivals.lateness import LateBatch
 from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.model import Model
 from platform_defs.errors import PlatformError, StoreError, one_line
@@ -46,7 +46,7 @@ from platform_defs.store.engine import read, transact
 from platform_defs.work.definition_versions import rows_of
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
-from resources.model_execution import HouseResource
+from resources.model_execution import ModelExecutionResource
 
 OP_TIMES = DynamicPartitionsDefinition(name="op_time")
 ON_TIME = "on_time"
@@ -74,26 +74,26 @@ def op_name(model_id: str) -> str:
     return "model_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in model_id)
 
 
-def facts(ended: Ended) -> dict[str, Any]:
+def facts(ended: ExecutionResult) -> dict[str, Any]:
     """What a materialisation says of its execution."""
     return {
         "computeCount": ended.counts.computed,
         "storageCount": ended.counts.stored,
-        "missing tables": ", ".join(ended.missing) or "none",
+        "missing tables": ", ".join(ended.missing_tables) or "none",
         "task": ended.task_id,
     }
 
 
-def materialized(ended: Ended) -> AssetMaterialization:
+def materialized(ended: ExecutionResult) -> AssetMaterialization:
     return AssetMaterialization(
         asset_key=model_key(ended.model_id), partition=partition_of(ended.op_time), metadata=facts(ended)
     )
 
 
-def note_reported(engine: Engine, ended: Ended) -> None:
+def note_reported(engine: Engine, ended: ExecutionResult) -> None:
     """After Dagster was told. What cannot be noted is told once more by the sensor: no reason to fail the run."""
     try:
-        transact(engine, lambda connection: mark_executions(connection, [ended.task_id], datetime.now(UTC)))
+        transact(engine, lambda connection: mark_executions_reported(connection, [ended.task_id], datetime.now(UTC)))
     except (PlatformError, SQLAlchemyError) as error:
         _log.warning("task %d will be reported twice: %s", ended.task_id, described(error))
 
@@ -105,15 +105,19 @@ def model_asset(model: Model) -> AssetsDefinition:
     tables = {f"table_{number}": table_key(name) for number, name in enumerate(model.depends_on)}
 
     @op(name=op_name(model.model_id), ins={name: In(Nothing) for name in tables}, out=Out(Nothing))
-    def execute(context: AssetExecutionContext, house: HouseResource) -> Iterator[MaterializeResult[None]]:
+    def execute(
+        context: AssetExecutionContext, model_execution: ModelExecutionResource
+    ) -> Iterator[MaterializeResult[None]]:
         try:
-            ended = run_by_operator(house.house, model.model_id, context.partition_key, context.run.run_id)
+            ended = run_for_operator(
+                model_execution.environment, model.model_id, context.partition_key, context.run.run_id
+            )
         except ArrivalsError as error:
             raise Failure(str(error), allow_retries=False) from None
         if ended.next_task_id is not None:
             wake(Settings.load().home)
         yield MaterializeResult(asset_key=key, metadata=facts(ended))
-        note_reported(house.database.engine, ended)
+        note_reported(model_execution.database.engine, ended)
 
     spec = AssetSpec(
         key,
@@ -159,14 +163,16 @@ def on_time_check(model: Model) -> AssetChecksDefinition:
         zone, lookback = ZoneInfo(settings.zone), timedelta(days=settings.arrivals_lookback_days)
         found = read(
             database.engine,
-            lambda connection: lateness.look(connection, zone, datetime.now(UTC), lookback, [model.model_id]),
+            lambda connection: lateness.find_late_batches(
+                connection, zone, datetime.now(UTC), lookback, [model.model_id]
+            ),
         )
         yield AssetCheckResult(**judged(found.get(model.model_id, ()), zone))
 
     return check
 
 
-def judged(late: Sequence[Late], zone: ZoneInfo) -> dict[str, Any]:
+def judged(late: Sequence[LateBatch], zone: ZoneInfo) -> dict[str, Any]:
     """What an evaluation of the check says."""
     if not late:
         return {"passed": True, "description": "all tables that are due have arrived", "metadata": {}}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from dagster import Definitions, OpExecutionContext, job, op
 
-from platform_defs.arrivals.retention import forget
+from platform_defs.arrivals.retention import forget_old_rows
 from platform_defs.settings import Settings
 from resources.database import DatabaseResource
 
@@ -14,7 +14,7 @@ from resources.database import DatabaseResource
 def forget_old_executions(context: OpExecutionContext, database: DatabaseResource) -> None:
     """Ended tasks, finished deliveries and work, and what executions read, beyond their retention."""
     settings = Settings.load()
-    forgotten = forget(
+    forgotten = forget_old_rows(
         database.engine,
         days=settings.arrivals_retention_days,
         lookback_days=settings.arrivals_lookback_days,

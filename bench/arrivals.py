@@ -23,8 +23,8 @@ from sqlalchemy import Engine, event, insert, text
 from sqlalchemy.engine import make_url
 
 from platform_defs.arrivals import recovery
-from platform_defs.arrivals.readiness import Verdict, verdict
-from platform_defs.arrivals.standings import dependents
+from platform_defs.arrivals.readiness import Verdict, judge
+from platform_defs.arrivals.standings import standings_of_dependents
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import open_engine, read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_input
@@ -117,17 +117,17 @@ def readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[f
         nonlocal queries
         queries += statement.startswith("SELECT")
 
-    def judge(connection: Any) -> None:
-        judged = dependents(connection, f"{name}_t3", batches[0])
-        assert {verdict(standing) for standing in judged} == {Verdict.CURRENT}
+    def judge_arrival(connection: Any) -> None:
+        standings = standings_of_dependents(connection, f"{name}_t3", batches[0])
+        assert {judge(standing) for standing in standings} == {Verdict.CURRENT}
 
-    read(engine, judge)
+    read(engine, judge_arrival)
     event.listen(engine, "before_cursor_execute", count)
-    read(engine, judge)
+    read(engine, judge_arrival)
     event.remove(engine, "before_cursor_execute", count)
     return (
-        _median(times, lambda: read(engine, judge)),
-        _median(3, lambda: recovery.sweep(engine, timedelta(days=7), datetime.now(UTC))),
+        _median(times, lambda: read(engine, judge_arrival)),
+        _median(3, lambda: recovery.sweep_arrivals(engine, timedelta(days=7), datetime.now(UTC))),
         queries,
     )
 

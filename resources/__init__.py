@@ -1,11 +1,11 @@
-"""Adapters of real systems as Dagster resources: database, graph, models and HTTP, as PLATFORM_* settings say."""
+"""Adapters of real systems as Dagster resources: database, graph, HTTP, model execution; see PLATFORM_* settings."""
 
 from dagster import Definitions
 
 from resources.database import DatabaseResource
 from resources.graph import GraphResource
 from resources.http import HttpResource
-from resources.model_execution import HouseResource
+from resources.model_execution import ModelExecutionResource
 
 
 def definitions() -> Definitions:
@@ -14,7 +14,7 @@ def definitions() -> Definitions:
         resources={
             "database": database,
             "graph": GraphResource(database=database),
-            "house": HouseResource(database=database),
             "http": HttpResource(),
+            "model_execution": ModelExecutionResource(database=database),
         }
     )

@@ -5,22 +5,22 @@ from zoneinfo import ZoneInfo
 
 from dagster import ConfigurableResource, ResourceDependency
 
-from platform_defs.arrivals.execution import House
+from platform_defs.arrivals.execution import ExecutionEnvironment
 from platform_defs.arrivals.notify.kpi_message import notify_subscribers
 from platform_defs.settings import Settings
 from platform_defs.sources import Sources
 from resources.database import DatabaseResource
 
 
-class HouseResource(ConfigurableResource["HouseResource"]):
+class ModelExecutionResource(ConfigurableResource["ModelExecutionResource"]):
     """Database, sources and webhooks of the settings; their URLs are no settings of the resource."""
 
     database: ResourceDependency[DatabaseResource]
 
     @property
-    def house(self) -> House:
+    def environment(self) -> ExecutionEnvironment:
         settings, engine = Settings.load(), self.database.engine
-        return House(
+        return ExecutionEnvironment(
             engine=engine,
             sources=Sources(engine, settings.sources),
             timeout_s=settings.model_timeout_s,

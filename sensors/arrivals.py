@@ -27,9 +27,9 @@ from assets.models import ON_TIME, ROWS, judged, model_key
 from platform_defs.arrivals import lateness, recovery
 from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.execution import described
-from platform_defs.arrivals.lateness import Late
-from platform_defs.arrivals.lateness_rotation import Turns
-from platform_defs.arrivals.recovery import Dead, Swept
+from platform_defs.arrivals.lateness import LateBatch
+from platform_defs.arrivals.lateness_rotation import CheckRotation
+from platform_defs.arrivals.recovery import DeadExecution, RecoveryResult
 from platform_defs.errors import PlatformError
 from platform_defs.runner.code_server import CodeServer, ask
 from platform_defs.runner.launcher import WarmRunLauncher
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 # An API process sends within a second; what waits this long waits for one that is not there.
 UNSENT = timedelta(seconds=30)
-_TURNS = Turns()
+_TURNS = CheckRotation()
 _log = logging.getLogger(__name__)
 
 
@@ -58,11 +58,15 @@ def arrivals(context: SensorEvaluationContext) -> SkipReason:
     lookback, zone = timedelta(days=settings.arrivals_lookback_days), ZoneInfo(settings.zone)
     longest, instance, parts = timedelta(seconds=settings.model_timeout_s), context.instance, Parts()
     with DatabaseResource().opened() as engine:
-        ended: list[Dead] = parts.attempt(
+        ended: list[DeadExecution] = parts.attempt(
             "look for ended runs", lambda: _ended_runs(instance, engine, longest, now), []
         )
-        settled = parts.attempt("settle what died", lambda: recovery.settle(engine, now, ended), Swept())
-        begun: dict[Batch, int] = parts.attempt("begin what is due", lambda: recovery.sweep(engine, lookback, now), {})
+        settled = parts.attempt(
+            "settle what died", lambda: recovery.settle_dead_executions(engine, now, ended), RecoveryResult()
+        )
+        begun: dict[Batch, int] = parts.attempt(
+            "begin what is due", lambda: recovery.sweep_arrivals(engine, lookback, now), {}
+        )
         sending = parts.attempt("have webhooks sent", lambda: _send_overdue(engine, now), False)
         if settled.begun or begun or sending:
             wake(settings.home)
@@ -102,9 +106,9 @@ class Parts:
             raise TickFailed(f"{self.failed[0]}{others}")
 
 
-def _ended_runs(instance: DagsterInstance, engine: Engine, longest: timedelta, now: datetime) -> list[Dead]:
+def _ended_runs(instance: DagsterInstance, engine: Engine, longest: timedelta, now: datetime) -> list[DeadExecution]:
     """Executions of runs that Dagster launched without us, and that are over."""
-    running = read(engine, recovery.without_work)
+    running = read(engine, recovery.executions_without_work)
     if not running:
         return []
     runs = {run.run_id: run for run in instance.get_runs(RunsFilter(run_ids=list(running)))}
@@ -153,14 +157,14 @@ def _rows(engine: Engine) -> str:
 
 def _tell_late(instance: DagsterInstance, engine: Engine, zone: ZoneInfo, now: datetime, lookback: timedelta) -> None:
     """Told here and not by the tick's result, which a part that fails would take away."""
-    late = read(engine, lambda connection: lateness.look(connection, zone, now, lookback))
+    late = read(engine, lambda connection: lateness.find_late_batches(connection, zone, now, lookback))
     for evaluation in _changed(instance, _TURNS.next(late), zone):
         instance.report_runless_asset_event(evaluation)
     _TURNS.shown(late)
 
 
 def _changed(
-    instance: DagsterInstance, late: Mapping[str, Sequence[Late]], zone: ZoneInfo
+    instance: DagsterInstance, late: Mapping[str, Sequence[LateBatch]], zone: ZoneInfo
 ) -> list[AssetCheckEvaluation]:
     """An evaluation where the check shows something else than what is the case, or nothing."""
     keys = [AssetCheckKey(model_key(model_id), ON_TIME) for model_id in late]

@@ -22,7 +22,7 @@ JOBS = [
 ]
 SENSORS = ["arrivals", "lineage_observations", "lineage_recovery", "work_recovery"]
 SCHEDULES = ["arrivals_retention_nightly", "lineage_retention_nightly"]
-RESOURCES = ["database", "graph", "house", "http"]
+RESOURCES = ["database", "graph", "http", "model_execution"]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ def _exactly(op_time: str) -> Sequence[str]:
     return (op_time,)
 
 
-def among(
+def in_batches(
     name: ColumnElement[Any],
     op_time: ColumnElement[Any],
     wanted: Iterable[Batch],

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, and_, or_, select, update
 
-from platform_defs.arrivals.execution import Ended
-from platform_defs.arrivals.matching import met
+from platform_defs.arrivals.execution import ExecutionResult
+from platform_defs.arrivals.matching import arrivals_per_dependency
 from platform_defs.arrivals.models.compute import Counts
 from platform_defs.arrivals.op_time import batch_of
 from platform_defs.arrivals.task_log import TaskStatus
@@ -15,7 +15,7 @@ from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_task_lo
 
 
 @dataclass(frozen=True)
-class Reported:
+class ArrivalReport:
     """An arrival as it is reported: on every dependency that it meets."""
 
     id: int
@@ -25,11 +25,11 @@ class Reported:
     dependencies: tuple[str, ...]
 
 
-def unreported(connection: Connection, since: datetime, limit: int) -> list[Reported]:
+def unreported_arrivals(connection: Connection, since: datetime, limit: int) -> list[ArrivalReport]:
     """Arrivals for published models, the oldest first, in a version that nobody reported."""
     log = metrics_etl_log.c
     untold = or_(log.reported_time.is_(None), log.reported_time != log.arrival_time)
-    found = met(since, untold).subquery("found")
+    found = arrivals_per_dependency(since, untold).subquery("found")
     oldest = select(found.c.id).distinct().order_by(found.c.id).limit(limit).subquery("oldest")
     query = (
         select(found.c.id, found.c.table_name, found.c.op_time, found.c.arrival_time, found.c.dependency)
@@ -37,14 +37,14 @@ def unreported(connection: Connection, since: datetime, limit: int) -> list[Repo
         .distinct()
         .order_by(found.c.id, found.c.dependency)
     )
-    arrivals: dict[int, Reported] = {}
+    arrivals: dict[int, ArrivalReport] = {}
     for id_, table, op_time, arrival_time, dependency in connection.execute(query):
         before = arrivals[id_].dependencies if id_ in arrivals else ()
-        arrivals[id_] = Reported(id_, table, batch_of(op_time), arrival_time, (*before, dependency))
+        arrivals[id_] = ArrivalReport(id_, table, batch_of(op_time), arrival_time, (*before, dependency))
     return list(arrivals.values())
 
 
-def mark(connection: Connection, reported: Sequence[Reported]) -> None:
+def mark_arrivals_reported(connection: Connection, reported: Sequence[ArrivalReport]) -> None:
     """Notes what was reported; an arrival that came again meanwhile stays unreported."""
     versions = {arrival.id: arrival.arrival_time for arrival in reported}
     log = metrics_etl_log.c
@@ -55,7 +55,9 @@ def mark(connection: Connection, reported: Sequence[Reported]) -> None:
         connection.execute(update(metrics_etl_log).where(log.id.in_(same)).values(reported_time=log.arrival_time))
 
 
-def unreported_executions(connection: Connection, since: datetime, until: datetime, limit: int) -> list[Ended]:
+def unreported_executions(
+    connection: Connection, since: datetime, until: datetime, limit: int
+) -> list[ExecutionResult]:
     """Successful executions that ended in that time and whose run died before it told Dagster, the oldest first."""
     task, later = metrics_task_log, metrics_task_log.alias("later")
     # one that was followed by another is left out: told now, its counts would stand above the newer ones
@@ -75,7 +77,7 @@ def unreported_executions(connection: Connection, since: datetime, until: dateti
         .limit(limit)
     )
     return [
-        Ended(
+        ExecutionResult(
             row.id,
             row.model_id,
             row.op_time,
@@ -87,6 +89,6 @@ def unreported_executions(connection: Connection, since: datetime, until: dateti
     ]
 
 
-def mark_executions(connection: Connection, task_ids: Sequence[int], now: datetime) -> None:
+def mark_executions_reported(connection: Connection, task_ids: Sequence[int], now: datetime) -> None:
     log = metrics_task_log
     connection.execute(update(log).where(log.c.id.in_(task_ids)).values(reported_at=now))

@@ -9,9 +9,9 @@ from platform_defs.arrivals import task_log
 from platform_defs.arrivals.errors import ArrivalsError, InvalidArrival, ModelFailed
 from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.compute import Counts, compute
-from platform_defs.arrivals.op_time import normalised
+from platform_defs.arrivals.op_time import normalise_op_time
 from platform_defs.arrivals.ports import Notify
-from platform_defs.arrivals.readiness import missing
+from platform_defs.arrivals.readiness import missing_tables
 from platform_defs.arrivals.task_log import Begun, TakenOver, TaskStatus
 from platform_defs.errors import driver_error, one_line
 from platform_defs.logs import mask
@@ -20,7 +20,7 @@ from platform_defs.store.engine import read
 
 
 @dataclass(frozen=True)
-class House:
+class ExecutionEnvironment:
     """What an execution works with."""
 
     engine: Engine
@@ -30,26 +30,32 @@ class House:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ExecutionResult:
     task_id: int
     model_id: str
     op_time: str
     counts: Counts
-    missing: list[str]
+    missing_tables: list[str]
     # the execution that was begun because a table arrived during this one
     next_task_id: int | None
 
 
-def run_triggered(house: House, model_id: str, op_time: str, work_id: int, run_id: str) -> Ended:
+def run_for_work(
+    environment: ExecutionEnvironment, model_id: str, op_time: str, work_id: int, run_id: str
+) -> ExecutionResult:
     """The execution of a row of work; raises ModelFailed once the task log says FAILED."""
-    return _run(house, task_log.begin(house.engine, (model_id, op_time), work_id, run_id, datetime.now(UTC)))
+    return _execute(
+        environment, task_log.begin(environment.engine, (model_id, op_time), work_id, run_id, datetime.now(UTC))
+    )
 
 
-def run_by_operator(house: House, model_id: str, op_time: str, run_id: str) -> Ended:
+def run_for_operator(environment: ExecutionEnvironment, model_id: str, op_time: str, run_id: str) -> ExecutionResult:
     """An execution launched in the UI; raises AlreadyRunning beside another one."""
-    if op_time != normalised(op_time):
-        raise InvalidArrival("opTime", f"expected {normalised(op_time)}, as arrivals are recorded")
-    return _run(house, task_log.begin_by_operator(house.engine, model_id, op_time, run_id, datetime.now(UTC)))
+    if op_time != normalise_op_time(op_time):
+        raise InvalidArrival("opTime", f"expected {normalise_op_time(op_time)}, as arrivals are recorded")
+    return _execute(
+        environment, task_log.begin_by_operator(environment.engine, model_id, op_time, run_id, datetime.now(UTC))
+    )
 
 
 def described(error: Exception) -> str:
@@ -60,16 +66,18 @@ def described(error: Exception) -> str:
     return mask(f"{type(cause).__name__}: {one_line(cause) if str(cause) else 'no reason given'}")
 
 
-def _run(house: House, begun: Begun) -> Ended:
+def _execute(environment: ExecutionEnvironment, begun: Begun) -> ExecutionResult:
     standing = begun.standing
     try:
-        model = read(house.engine, lambda connection: load_models(connection, [standing.model_id]))[standing.model_id]
+        model = read(environment.engine, lambda connection: load_models(connection, [standing.model_id]))[
+            standing.model_id
+        ]
         counts = compute(
-            house.engine,
+            environment.engine,
             model,
             standing.op_time,
-            sources=house.sources,
-            timeout_s=house.timeout_s,
+            sources=environment.sources,
+            timeout_s=environment.timeout_s,
             fence=lambda connection: task_log.fence(connection, begun),
         )
     except TakenOver:
@@ -77,14 +85,16 @@ def _run(house: House, begun: Begun) -> Ended:
     # not BaseException: a run that is told to end leaves its task to the recovery, which knows who wanted the end
     except Exception as error:
         message = described(error)
-        task_log.finish(house.engine, begun, TaskStatus.FAILED, house.notify, message=message)
+        task_log.finish(environment.engine, begun, TaskStatus.FAILED, environment.notify, message=message)
         raise ModelFailed(message) from error
     following = task_log.finish(
-        house.engine,
+        environment.engine,
         begun,
         TaskStatus.SUCCESS,
-        house.notify,
+        environment.notify,
         compute_count=counts.computed,
         storage_count=counts.stored,
     )
-    return Ended(begun.task_id, standing.model_id, standing.op_time, counts, missing(standing), following)
+    return ExecutionResult(
+        begun.task_id, standing.model_id, standing.op_time, counts, missing_tables(standing), following
+    )

@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import ColumnElement, Connection, String, case, cast, func, select
 
 from platform_defs.arrivals.batches import Batch
-from platform_defs.arrivals.matching import batch_name, met
+from platform_defs.arrivals.matching import arrivals_per_dependency, batch_sql
 from platform_defs.arrivals.models.model import PUBLISHED
 from platform_defs.arrivals.op_time import batch_of
-from platform_defs.arrivals.readiness import missing
-from platform_defs.arrivals.standings import standings
+from platform_defs.arrivals.readiness import missing_tables
+from platform_defs.arrivals.standings import load_standings
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model, metrics_model_dependency
 
 _DUE = re.compile(r"(?:\+(\d+) )?(\d\d):(\d\d)", re.ASCII)
@@ -51,7 +51,7 @@ class Due:
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedModel:
     """A published model that says when its tables are due."""
 
     model_id: str
@@ -66,7 +66,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Late:
+class LateBatch:
     model_id: str
     op_time: str
     due_at: datetime
@@ -86,7 +86,7 @@ def batch_day(op_time: str) -> date | None:
     return None
 
 
-def last_due(due: Due, digits: int, zone: ZoneInfo, now: datetime) -> str | None:
+def last_due_batch(due: Due, digits: int, zone: ZoneInfo, now: datetime) -> str | None:
     """The batch that fell due last; None where the calendar does not say which batches there are."""
     if digits not in _FORMATS:
         return None
@@ -99,14 +99,14 @@ def last_due(due: Due, digits: int, zone: ZoneInfo, now: datetime) -> str | None
     return op_time
 
 
-def expected(watched: Watched, zone: ZoneInfo, now: datetime, lookback: timedelta) -> dict[str, datetime]:
+def expected_batches(watched: WatchedModel, zone: ZoneInfo, now: datetime, lookback: timedelta) -> dict[str, datetime]:
     """The batches whose tables must all have arrived by now, with the instant at which they were due.
 
     The one that fell due last, and those that have begun to arrive; a day on which nothing at all arrives is forgotten
     once the next one is due, since not every calendar has a batch a day.
     """
     since = max(now - lookback, watched.published_at or now - lookback)
-    last = last_due(watched.due, watched.digits, zone, now)
+    last = last_due_batch(watched.due, watched.digits, zone, now)
     found = {}
     for op_time in watched.begun | ({last} if last is not None else set()):
         at = watched.due.instant(op_time, zone)
@@ -115,28 +115,28 @@ def expected(watched: Watched, zone: ZoneInfo, now: datetime, lookback: timedelt
     return found
 
 
-def look(
+def find_late_batches(
     connection: Connection, zone: ZoneInfo, now: datetime, lookback: timedelta, model_ids: Iterable[str] | None = None
-) -> dict[str, tuple[Late, ...]]:
+) -> dict[str, tuple[LateBatch, ...]]:
     """What is late, of every model that says when its tables are due; empty for one that has them all."""
-    watched = _watched(connection, now, lookback, model_ids)
+    watched = _load_watched(connection, now, lookback, model_ids)
     due: dict[Batch, datetime] = {
         (model.model_id, op_time): at
         for model in watched
-        for op_time, at in expected(model, zone, now, lookback).items()
+        for op_time, at in expected_batches(model, zone, now, lookback).items()
         if op_time not in model.complete
     }
-    late: dict[str, list[Late]] = {model.model_id: [] for model in watched}
-    for standing in standings(connection, sorted(due)):
-        if tables := missing(standing):
+    late: dict[str, list[LateBatch]] = {model.model_id: [] for model in watched}
+    for standing in load_standings(connection, sorted(due)):
+        if tables := missing_tables(standing):
             batch = (standing.model_id, standing.op_time)
-            late[standing.model_id].append(Late(*batch, due[batch], tuple(tables)))
+            late[standing.model_id].append(LateBatch(*batch, due[batch], tuple(tables)))
     return {model_id: tuple(found) for model_id, found in late.items()}
 
 
-def _watched(
+def _load_watched(
     connection: Connection, now: datetime, lookback: timedelta, model_ids: Iterable[str] | None
-) -> list[Watched]:
+) -> list[WatchedModel]:
     model = metrics_model.c
     wanted: ColumnElement[bool] = model.due.is_not(None)
     if model_ids is not None:
@@ -145,7 +145,7 @@ def _watched(
     known = connection.execute(query.order_by(model.model_id)).all()
     if not known:
         return []
-    met_lately, newest = _met_lately(connection, wanted, now - lookback), _newest(connection, wanted, now)
+    met_lately, newest = _recent_batches(connection, wanted, now - lookback), _newest_batches(connection, wanted, now)
     watched = []
     for row in known:
         due, begun, last = Due.parse(row.due), met_lately[row.model_id], newest[row.model_id]
@@ -154,11 +154,13 @@ def _watched(
         # as the newest batch is written: of a sequence of texts that begin with the year it is the last one
         digits = len(max([*begun, *filter(None, last)], default="yyyymmdd"))
         complete = frozenset(op_time for op_time, count in begun.items() if count == len(last))
-        watched.append(Watched(row.model_id, due, row.published_at, digits, frozenset(begun), complete))
+        watched.append(WatchedModel(row.model_id, due, row.published_at, digits, frozenset(begun), complete))
     return watched
 
 
-def _newest(connection: Connection, wanted: ColumnElement[bool], now: datetime) -> Mapping[str, list[str | None]]:
+def _newest_batches(
+    connection: Connection, wanted: ColumnElement[bool], now: datetime
+) -> Mapping[str, list[str | None]]:
     """The newest batch of each dependency by its literal name, however long ago; one look into an index for each."""
     model, dependency, log = metrics_model.c, metrics_model_dependency.c, metrics_etl_log.c
     # what is called 99991231 is no batch to learn from
@@ -179,14 +181,16 @@ def _newest(connection: Connection, wanted: ColumnElement[bool], now: datetime) 
     return found
 
 
-def _met_lately(connection: Connection, wanted: ColumnElement[bool], since: datetime) -> Mapping[str, dict[str, int]]:
+def _recent_batches(
+    connection: Connection, wanted: ColumnElement[bool], since: datetime
+) -> Mapping[str, dict[str, int]]:
     """The batches that have begun to arrive, and how many of the model's dependencies each has."""
-    lately = met(since, wanted).subquery("lately").c
+    lately = arrivals_per_dependency(since, wanted).subquery("lately").c
     # one whose time nobody may be able to read is left to the closer look
     is_time = cast(lately.arrival_time, String(32)).like("____-__-__ __:__:__%")
     query = select(
         lately.model_id,
-        batch_name(lately.op_time).label("batch"),
+        batch_sql(lately.op_time).label("batch"),
         func.count(case((is_time, lately.dependency)).distinct()),
     ).group_by(lately.model_id, "batch")
     found: dict[str, dict[str, int]] = defaultdict(dict)

@@ -13,7 +13,7 @@ from platform_defs.arrivals.op_time import DASHED
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model, metrics_model_dependency
 
 
-def met(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
+def arrivals_per_dependency(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
     """Of published models: model_id, dependency, id, table_name, op_time and arrival_time of the row."""
     log, dependency, model = metrics_etl_log, metrics_model_dependency, metrics_model
     columns = (
@@ -32,7 +32,7 @@ def met(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
     )
     # placeholders are few: from them to the arrivals, because the other way round nothing could be looked up
     batches = select(log.c.op_time).where(lately).distinct().subquery("batches")
-    rendered = rendered_name(name, batch_name(batches.c.op_time))
+    rendered = rendered_name_sql(name, batch_sql(batches.c.op_time))
     by_batch = (
         select(*columns)
         .select_from(dependency)
@@ -44,13 +44,13 @@ def met(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
     return union_all(literally, by_batch)
 
 
-def batch_name(op_time: ColumnElement[str]) -> ColumnElement[str]:
+def batch_sql(op_time: ColumnElement[str]) -> ColumnElement[str]:
     """optime.batch_of, in SQL; the pattern that is cheap to look at comes first."""
     dashed = and_(op_time.like("____-__%"), op_time.regexp_match(f"^{DASHED}$"))
     return case((dashed, func.replace(op_time, "-", "")), else_=op_time)
 
 
-def dashed_name(op_time: ColumnElement[str]) -> ColumnElement[str]:
+def dashed_sql(op_time: ColumnElement[str]) -> ColumnElement[str]:
     """The dashed one of optime.spellings, in SQL; of a batch that has none, some other text."""
     name: ColumnElement[str] = func.substr(op_time, 1, 4, type_=String)
     cases = []
@@ -60,7 +60,7 @@ def dashed_name(op_time: ColumnElement[str]) -> ColumnElement[str]:
     return case(*cases, else_=op_time)
 
 
-def rendered_name(name: ColumnElement[str], op_time: ColumnElement[str]) -> ColumnElement[str]:
+def rendered_name_sql(name: ColumnElement[str], op_time: ColumnElement[str]) -> ColumnElement[str]:
     """optime.rendered, in SQL: a word that needs more digits than the batch has is hidden from the shorter words."""
     hidden = {"yyyymmdd": "\x01", "yyyymm": "\x02", "yyyy": "\x03"}
     for word, mark in hidden.items():

@@ -11,12 +11,12 @@ _WORDS = ("yyyymmdd", "yyyymm", "yyyy")
 _PLACEHOLDER = re.compile("|".join(_WORDS))
 # dashes between year, month, day, hour, minute and second
 DASHED = "[0-9]{4}(-[0-9]{2}){1,5}"
-_DASHED = re.compile(DASHED)
+_DASHED_PATTERN = re.compile(DASHED)
 # a name that repeats its batch more often than this allows is only met by its first spellings
 MAX_SPELLINGS = 64
 
 
-def normalised(op_time: str) -> str:
+def normalise_op_time(op_time: str) -> str:
     """`2025-12-19` -> `20251219`; refuses what is no batch."""
     digits = op_time.strip().replace("-", "")
     if not (digits.isascii() and digits.isdigit() and MIN_DIGITS <= len(digits) <= MAX_DIGITS):
@@ -26,7 +26,7 @@ def normalised(op_time: str) -> str:
 
 def batch_of(written: str) -> str:
     """The batch that an ETL job's opTime names: `2025-12-19` is 20251219, any other text a batch of its own."""
-    return written.replace("-", "") if _DASHED.fullmatch(written) else written
+    return written.replace("-", "") if _DASHED_PATTERN.fullmatch(written) else written
 
 
 def spellings(op_time: str) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def spellings(op_time: str) -> tuple[str, ...]:
     return (op_time, dashed) if batch_of(dashed) == op_time != dashed else (op_time,)
 
 
-def rendered(table: str, op_time: str) -> str:
+def render_table_name(table: str, op_time: str) -> str:
     """The table's name for a batch; a placeholder that needs more digits than the batch has stays as it is."""
     return _PLACEHOLDER.sub(
         lambda found: op_time[: len(found[0])] if len(op_time) >= len(found[0]) else found[0], table
@@ -47,13 +47,13 @@ def has_placeholder(table: str) -> bool:
     return _PLACEHOLDER.search(table) is not None
 
 
-def names_of(dependency: str, op_time: str) -> tuple[str, ...]:
+def satisfying_names(dependency: str, op_time: str) -> tuple[str, ...]:
     """The names that meet a dependency, the rendered one first: it is about this batch alone."""
-    name = rendered(dependency, op_time)
+    name = render_table_name(dependency, op_time)
     return (dependency,) if name == dependency else (name, dependency)
 
 
-def dependencies_met_by(table: str, op_time: str) -> list[str]:
+def dependencies_satisfied_by(table: str, op_time: str) -> list[str]:
     """What a model may have written to wait for this table: the name itself, or one that renders to it.
 
     Every place that shows the batch's digits may have been a placeholder. Found this way round, a lookup by the
@@ -66,4 +66,4 @@ def dependencies_met_by(table: str, op_time: str) -> list[str]:
             for word in _WORDS:
                 if len(op_time) >= len(word) and table.startswith(op_time[: len(word)], position):
                     spelled[position + len(word)].append(name + word)
-    return [name for name in dict.fromkeys([table, *spelled[-1]]) if table in names_of(name, op_time)]
+    return [name for name in dict.fromkeys([table, *spelled[-1]]) if table in satisfying_names(name, op_time)]

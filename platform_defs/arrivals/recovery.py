@@ -8,10 +8,10 @@ from sqlalchemy import Connection, Engine, Select, and_, case, func, or_, select
 
 from platform_defs.arrivals import task_log
 from platform_defs.arrivals.batches import Batch
-from platform_defs.arrivals.matching import batch_name, dashed_name, rendered_name
+from platform_defs.arrivals.matching import batch_sql, dashed_sql, rendered_name_sql
 from platform_defs.arrivals.models.model import PUBLISHED
-from platform_defs.arrivals.readiness import Verdict, starts_again, verdict
-from platform_defs.arrivals.standings import standings
+from platform_defs.arrivals.readiness import Verdict, judge, may_run_again
+from platform_defs.arrivals.standings import load_standings
 from platform_defs.arrivals.task_log import Trigger, begin_due, decide, trigger
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import read
@@ -34,7 +34,7 @@ _CANCELED = "CANCELED"
 
 
 @dataclass(frozen=True)
-class Dead:
+class DeadExecution:
     """A RUNNING task whose run is over."""
 
     task_id: int
@@ -47,14 +47,14 @@ class Dead:
 
 
 @dataclass(frozen=True)
-class Swept:
+class RecoveryResult:
     begun: dict[Batch, int] = field(default_factory=dict)
     closed: list[int] = field(default_factory=list)
 
 
-def sweep(engine: Engine, lookback: timedelta, now: datetime) -> dict[Batch, int]:
+def sweep_arrivals(engine: Engine, lookback: timedelta, now: datetime) -> dict[Batch, int]:
     """Begins every batch that changed within the lookback and that nobody has begun."""
-    candidates = read(engine, lambda connection: connection.execute(_due(now - lookback)).all())
+    candidates = read(engine, lambda connection: connection.execute(_due_batches_query(now - lookback)).all())
     if not candidates:
         return {}
     batches = sorted((row[0], row[1]) for row in candidates)
@@ -64,19 +64,19 @@ def sweep(engine: Engine, lookback: timedelta, now: datetime) -> dict[Batch, int
     return begun
 
 
-def settle(engine: Engine, now: datetime, others: Sequence[Dead] = ()) -> Swept:
+def settle_dead_executions(engine: Engine, now: datetime, others: Sequence[DeadExecution] = ()) -> RecoveryResult:
     """Closes the executions whose process died, and makes them once more. `others` are known from elsewhere."""
-    swept = Swept()
-    for dead in [*read(engine, dead_tasks), *others]:
+    swept = RecoveryResult()
+    for dead in [*read(engine, find_dead_executions), *others]:
 
-        def close(connection: Connection, dead: Dead = dead) -> int | None:
+        def close(connection: Connection, dead: DeadExecution = dead) -> int | None:
             if not task_log.close_dead(connection, dead.task_id, dead.batch, dead.reason, now):
                 return None
-            found = standings(connection, [dead.batch])
-            if not found or verdict(found[0]) is not Verdict.DUE:
+            found = load_standings(connection, [dead.batch])
+            if not found or judge(found[0]) is not Verdict.DUE:
                 return None
             attempt = dead.attempt if dead.stopped else dead.attempt + 1
-            if starts_again(canceled_by_operator=dead.canceled_by_operator, attempt=attempt):
+            if may_run_again(canceled_by_operator=dead.canceled_by_operator, attempt=attempt):
                 begun = trigger(connection, [dead.batch], Trigger.RECOVERY, now, attempt=attempt)
                 return begun.get(dead.batch)
             task_log.remember(connection, dead.batch, found[0].arrived)
@@ -89,7 +89,7 @@ def settle(engine: Engine, now: datetime, others: Sequence[Dead] = ()) -> Swept:
     return swept
 
 
-def dead_tasks(connection: Connection) -> list[Dead]:
+def find_dead_executions(connection: Connection) -> list[DeadExecution]:
     """RUNNING tasks whose row of work is closed: the process that should have closed the task cannot any more."""
     log, by_run = metrics_task_log.c, work.alias("by_run")
     query = (
@@ -107,7 +107,7 @@ def dead_tasks(connection: Connection) -> list[Dead]:
         .order_by(log.id)
     )
     return [
-        Dead(
+        DeadExecution(
             found.id,
             (found.model_id, found.op_time),
             found.attempt,
@@ -119,7 +119,7 @@ def dead_tasks(connection: Connection) -> list[Dead]:
     ]
 
 
-def without_work(connection: Connection) -> Mapping[str, Dead]:
+def executions_without_work(connection: Connection) -> Mapping[str, DeadExecution]:
     """RUNNING tasks of runs that no row of work stands for, by run id: only Dagster knows what became of them."""
     log = metrics_task_log.c
     query = (
@@ -130,14 +130,14 @@ def without_work(connection: Connection) -> Mapping[str, Dead]:
         .where(log.work_id.is_(None), work.c.id.is_(None))
     )
     return {
-        found.run_id: Dead(found.id, (found.model_id, found.op_time), found.attempt, "its run has ended")
+        found.run_id: DeadExecution(found.id, (found.model_id, found.op_time), found.attempt, "its run has ended")
         for found in connection.execute(query)
     }
 
 
-def _due(since: datetime) -> Select[str, str]:
+def _due_batches_query(since: datetime) -> Select[str, str]:
     """One query: published models, no execution, all dependencies arrived, one of them in a version it has not read."""
-    changed = _changed(since).subquery("changed")
+    changed = _changed_batches_query(since).subquery("changed")
     dependency, log, model = metrics_model_dependency, metrics_etl_log, metrics_model
     met = case((log.c.id.is_not(None), dependency.c.id))
     return (
@@ -155,11 +155,11 @@ def _due(since: datetime) -> Select[str, str]:
         .outerjoin(
             log,
             and_(
-                log.c.op_time.in_([changed.c.op_time, dashed_name(changed.c.op_time)]),
+                log.c.op_time.in_([changed.c.op_time, dashed_sql(changed.c.op_time)]),
                 log.c.table_name.in_(
                     [
                         dependency.c.dependency_table_name,
-                        rendered_name(dependency.c.dependency_table_name, changed.c.op_time),
+                        rendered_name_sql(dependency.c.dependency_table_name, changed.c.op_time),
                     ]
                 ),
             ),
@@ -170,7 +170,7 @@ def _due(since: datetime) -> Select[str, str]:
     )
 
 
-def _changed(since: datetime) -> Select[str, str]:
+def _changed_batches_query(since: datetime) -> Select[str, str]:
     """Batches with an arrival within the lookback that the model's last ended execution has not read."""
     dependency, log, read_before = metrics_model_dependency.c, metrics_etl_log.c, metrics_model_input.c
 
@@ -183,7 +183,7 @@ def _changed(since: datetime) -> Select[str, str]:
         read_before.dependency_table_name == log.table_name,
     )
     by_name = (
-        select(dependency.model_id, batch_name(log.op_time).label("op_time"))
+        select(dependency.model_id, batch_sql(log.op_time).label("op_time"))
         .select_from(metrics_etl_log)
         .join(metrics_model_dependency, dependency.dependency_table_name == log.table_name)
         .outerjoin(metrics_model_input, same_input)
@@ -196,14 +196,14 @@ def _changed(since: datetime) -> Select[str, str]:
         .where(dependency.dependency_table_name.like("%yyyy%"))
         .subquery("placeholders")
     )
-    name = rendered_name(placeholders.c.dependency_table_name, batch_name(batches.c.op_time))
+    name = rendered_name_sql(placeholders.c.dependency_table_name, batch_sql(batches.c.op_time))
     same_input_rendered = and_(
         read_before.model_id == placeholders.c.model_id,
         read_before.op_time == log.op_time,
         read_before.dependency_table_name == log.table_name,
     )
     by_batch = (
-        select(placeholders.c.model_id, batch_name(log.op_time).label("op_time"))
+        select(placeholders.c.model_id, batch_sql(log.op_time).label("op_time"))
         .select_from(placeholders.join(batches, true()))
         .join(metrics_etl_log, and_(log.table_name == name, log.op_time == batches.c.op_time))
         .outerjoin(metrics_model_input, same_input_rendered)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Engine, and_, exists, or_, select
 
-from platform_defs.arrivals.matching import batch_name, dashed_name
+from platform_defs.arrivals.matching import batch_sql, dashed_sql
 from platform_defs.arrivals.task_log import TaskStatus
 from platform_defs.store.deletion import delete_old_rows
 from platform_defs.store.tables.arrivals import metrics_model_input, metrics_model_running, metrics_task_log
@@ -18,54 +18,54 @@ _FINISHED_WORK = ("SUCCEEDED", "FAILED", "CANCELED")
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgottenCounts:
     deliveries: int = 0
     tasks: int = 0
     inputs: int = 0
     work: int = 0
 
 
-def forget(engine: Engine, *, days: int, lookback_days: int, at: datetime) -> Forgotten:
+def forget_old_rows(engine: Engine, *, days: int, lookback_days: int, at: datetime) -> ForgottenCounts:
     """Idempotent and in bounded transactions, so it may be ended at any point. 0 days keep for ever."""
     if days == 0:
-        return Forgotten()
+        return ForgottenCounts()
     before = at - timedelta(days=days)
     # a day more than the sensor looks back: what it may still ask for must be there by anybody's clock
     unasked = at - timedelta(days=max(days, lookback_days + 1))
-    return Forgotten(
+    return ForgottenCounts(
         deliveries=delete_old_rows(
-            engine, metrics_webhook_delivery, _ended_delivery(before), parts=metrics_webhook_attempt.c.delivery_id
+            engine, metrics_webhook_delivery, _is_old_delivery(before), parts=metrics_webhook_attempt.c.delivery_id
         ),
-        tasks=delete_old_rows(engine, metrics_task_log, _ended_task(before)),
-        inputs=delete_old_rows(engine, metrics_model_input, _input_of_old_batch(unasked)),
-        work=delete_old_rows(engine, work, _finished_work(before)),
+        tasks=delete_old_rows(engine, metrics_task_log, _is_old_task(before)),
+        inputs=delete_old_rows(engine, metrics_model_input, _is_input_of_old_batch(unasked)),
+        work=delete_old_rows(engine, work, _is_old_work(before)),
     )
 
 
-def _ended_delivery(before: datetime) -> ColumnElement[bool]:
+def _is_old_delivery(before: datetime) -> ColumnElement[bool]:
     row = metrics_webhook_delivery.c
     return and_(row.status.in_([DELIVERED, DEAD]), row.finished_at < before)
 
 
-def _ended_task(before: datetime) -> ColumnElement[bool]:
+def _is_old_task(before: datetime) -> ColumnElement[bool]:
     row = metrics_task_log.c
     guarded = exists().where(metrics_model_running.c.task_id == row.id)
     return and_(row.status != TaskStatus.RUNNING, row.end_time < before, ~guarded)
 
 
-def _input_of_old_batch(before: datetime) -> ColumnElement[bool]:
+def _is_input_of_old_batch(before: datetime) -> ColumnElement[bool]:
     """A batch is forgotten as a whole: one that had half of its inputs left would be due again."""
     row, other = metrics_model_input.c, metrics_model_input.alias("other")
-    batch = batch_name(row.op_time)
+    batch = batch_sql(row.op_time)
     newer = exists().where(
         other.c.model_id == row.model_id,
-        other.c.op_time.in_([batch, dashed_name(batch)]),
+        other.c.op_time.in_([batch, dashed_sql(batch)]),
         other.c.arrival_time >= before,
     )
     return and_(row.arrival_time < before, ~newer)
 
 
-def _finished_work(before: datetime) -> ColumnElement[bool]:
+def _is_old_work(before: datetime) -> ColumnElement[bool]:
     """Without what a RUNNING task stands on: only its row of work tells that its process died."""
     task = metrics_task_log.c
     needed = (

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from platform_defs.arrivals.batches import Batch, among
+from platform_defs.arrivals.batches import Batch, in_batches
 from platform_defs.arrivals.models.model import PUBLISHED
-from platform_defs.arrivals.op_time import batch_of, dependencies_met_by, names_of, spellings
-from platform_defs.arrivals.readiness import Standing, Versions, Written
+from platform_defs.arrivals.op_time import batch_of, dependencies_satisfied_by, satisfying_names, spellings
+from platform_defs.arrivals.readiness import ArrivalKey, Standing, Versions
 from platform_defs.store.chunks import chunks
 from platform_defs.store.tables.arrivals import (
     metrics_etl_log,
@@ -24,39 +24,41 @@ CHUNK = 500
 log = logging.getLogger(__name__)
 
 
-def dependents(connection: Connection, table: str, op_time: str) -> list[Standing]:
+def standings_of_dependents(connection: Connection, table: str, op_time: str) -> list[Standing]:
     """The models that wait for this table, by its name or by one that renders to it, as they stand for the batch."""
     dependency = metrics_model_dependency.c
     waiting = select(dependency.model_id).where(
-        dependency.dependency_table_name.in_(dependencies_met_by(table, op_time))
+        dependency.dependency_table_name.in_(dependencies_satisfied_by(table, op_time))
     )
-    found = _dependencies(connection, metrics_model.c.model_id.in_(waiting))
-    return _judged(connection, found, [(model_id, op_time) for model_id in sorted(found)])
+    found = _load_dependencies(connection, metrics_model.c.model_id.in_(waiting))
+    return _build_standings(connection, found, [(model_id, op_time) for model_id in sorted(found)])
 
 
-def standings(connection: Connection, batches: Sequence[Batch]) -> list[Standing]:
+def load_standings(connection: Connection, batches: Sequence[Batch]) -> list[Standing]:
     """In the order of the batches; a model that does not exist has none."""
     found: list[Standing] = []
     for chunk in chunks(batches, CHUNK):
         wanted = sorted({model_id for model_id, _ in chunk})
-        waits = _dependencies(connection, metrics_model.c.model_id.in_(wanted))
-        found += _judged(connection, waits, [batch for batch in chunk if batch[0] in waits])
+        waits = _load_dependencies(connection, metrics_model.c.model_id.in_(wanted))
+        found += _build_standings(connection, waits, [batch for batch in chunk if batch[0] in waits])
     return found
 
 
 @dataclass(frozen=True)
-class _Waits:
+class _Dependencies:
     published: bool
     tables: list[str] = field(default_factory=list)
 
 
-def _judged(connection: Connection, waits: Mapping[str, _Waits], batches: Sequence[Batch]) -> list[Standing]:
+def _build_standings(
+    connection: Connection, waits: Mapping[str, _Dependencies], batches: Sequence[Batch]
+) -> list[Standing]:
     names = {
-        (model_id, op_time): [name for table in waits[model_id].tables for name in names_of(table, op_time)]
+        (model_id, op_time): [name for table in waits[model_id].tables for name in satisfying_names(table, op_time)]
         for model_id, op_time in batches
     }
-    arrived = _arrivals(connection, {(name, batch[1]) for batch, found in names.items() for name in found})
-    read = _inputs(connection, batches)
+    arrived = _load_arrivals(connection, {(name, batch[1]) for batch, found in names.items() for name in found})
+    read = _load_inputs(connection, batches)
     return [
         Standing(
             model_id,
@@ -72,7 +74,7 @@ def _judged(connection: Connection, waits: Mapping[str, _Waits], batches: Sequen
     ]
 
 
-def _dependencies(connection: Connection, which: ColumnElement[bool]) -> dict[str, _Waits]:
+def _load_dependencies(connection: Connection, which: ColumnElement[bool]) -> dict[str, _Dependencies]:
     model, dependency = metrics_model.c, metrics_model_dependency.c
     query = (
         select(model.model_id, model.state, dependency.dependency_table_name)
@@ -80,20 +82,20 @@ def _dependencies(connection: Connection, which: ColumnElement[bool]) -> dict[st
         .where(which)
         .order_by(dependency.id)
     )
-    found: dict[str, _Waits] = {}
+    found: dict[str, _Dependencies] = {}
     for model_id, state, table in connection.execute(query):
-        waits = found.setdefault(model_id, _Waits(published=state == PUBLISHED))
+        waits = found.setdefault(model_id, _Dependencies(published=state == PUBLISHED))
         if table is not None:
             waits.tables.append(table)
     return found
 
 
-def _arrivals(connection: Connection, wanted: Iterable[Batch]) -> Mapping[Batch, Versions]:
+def _load_arrivals(connection: Connection, wanted: Iterable[Batch]) -> Mapping[Batch, Versions]:
     row = metrics_etl_log.c
     query = select(row.table_name, row.op_time, row.arrival_time).where(
-        among(row.table_name, row.op_time, wanted, spellings)
+        in_batches(row.table_name, row.op_time, wanted, spellings)
     )
-    found: dict[Batch, dict[Written, datetime]] = defaultdict(dict)
+    found: dict[Batch, dict[ArrivalKey, datetime]] = defaultdict(dict)
     for table, op_time, arrival in connection.execute(query):
         if arrival is None:
             log.warning("the arrival_time of %s for %s is no time: taken as not arrived", table, op_time)
@@ -102,12 +104,12 @@ def _arrivals(connection: Connection, wanted: Iterable[Batch]) -> Mapping[Batch,
     return found
 
 
-def _inputs(connection: Connection, batches: Iterable[Batch]) -> Mapping[Batch, Versions]:
+def _load_inputs(connection: Connection, batches: Iterable[Batch]) -> Mapping[Batch, Versions]:
     read = metrics_model_input.c
     query = select(read.model_id, read.op_time, read.dependency_table_name, read.arrival_time).where(
-        among(read.model_id, read.op_time, batches, spellings)
+        in_batches(read.model_id, read.op_time, batches, spellings)
     )
-    found: dict[Batch, dict[Written, datetime]] = defaultdict(dict)
+    found: dict[Batch, dict[ArrivalKey, datetime]] = defaultdict(dict)
     for model_id, op_time, table, arrival in connection.execute(query):
         found[model_id, batch_of(op_time)][table, op_time] = arrival
     return found

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
-from platform_defs.arrivals.batches import Batch, among
+from platform_defs.arrivals.batches import Batch, in_batches
 from platform_defs.arrivals.errors import AlreadyRunning, ArrivalsError, ModelFailed, UnknownModel
 from platform_defs.arrivals.kinds_of_work import MODEL_RUN
 from platform_defs.arrivals.op_time import spellings
 from platform_defs.arrivals.ports import Notify
-from platform_defs.arrivals.readiness import Standing, Verdict, Versions, missing, verdict
-from platform_defs.arrivals.standings import standings
+from platform_defs.arrivals.readiness import Standing, Verdict, Versions, judge, missing_tables
+from platform_defs.arrivals.standings import load_standings
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import (
     metrics_kpi,
@@ -129,12 +129,12 @@ def trigger(
 def begin_due(engine: Engine, batches: Sequence[Batch], why: Trigger, now: datetime) -> dict[Batch, int]:
     """Judges the batches in the transaction that begins those that are due."""
 
-    def judge(connection: Connection) -> dict[Batch, int]:
-        found = standings(connection, batches)
-        due = [(one.model_id, one.op_time) for one in found if verdict(one) is Verdict.DUE]
+    def queue(connection: Connection) -> dict[Batch, int]:
+        found = load_standings(connection, batches)
+        due = [(one.model_id, one.op_time) for one in found if judge(one) is Verdict.DUE]
         return trigger(connection, due, why, now) if due else {}
 
-    return decide(engine, judge)
+    return decide(engine, queue)
 
 
 def begin(engine: Engine, batch: Batch, work_id: int, run_id: str, now: datetime) -> Begun:
@@ -214,8 +214,8 @@ def finish(
                 kpi_ids=list(connection.execute(kpis).scalars()),
                 at=now,
             )
-        (standing,) = standings(connection, [batch])
-        if verdict(standing) is Verdict.DUE:
+        (standing,) = load_standings(connection, [batch])
+        if judge(standing) is Verdict.DUE:
             return trigger(connection, [batch], Trigger.AGAIN, now)[batch]
         return None
 
@@ -263,7 +263,7 @@ def successors(engine: Engine, failed: Sequence[Task]) -> dict[int, int]:
     log = metrics_task_log.c
     query = (
         select(log.id, log.model_id, log.op_time, log.trigger_code)
-        .where(among(log.model_id, log.op_time, [(task.model_id, task.op_time) for task in failed]))
+        .where(in_batches(log.model_id, log.op_time, [(task.model_id, task.op_time) for task in failed]))
         .order_by(log.id)
     )
     later = read(engine, lambda connection: connection.execute(query).all()) if failed else []
@@ -293,7 +293,7 @@ def _lock(connection: Connection, batches: Sequence[Batch]) -> dict[Batch, int]:
     guard = metrics_model_running.c
     query = (
         select(guard.model_id, guard.op_time, guard.task_id)
-        .where(among(guard.model_id, guard.op_time, batches))
+        .where(in_batches(guard.model_id, guard.op_time, batches))
         .order_by(guard.model_id, guard.op_time)
         # the hint keeps the optimiser from reading a small table whole, and so from waiting for unrelated batches
         .with_hint(metrics_model_running, "FORCE INDEX (PRIMARY)", "mysql")
@@ -307,7 +307,7 @@ def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[B
     connection.execute(insert(metrics_task_log), [dict(row) for row in rows])
     log = metrics_task_log.c
     query = select(log.model_id, log.op_time, log.id).where(
-        among(log.model_id, log.op_time, [(row["model_id"], row["op_time"]) for row in rows]),
+        in_batches(log.model_id, log.op_time, [(row["model_id"], row["op_time"]) for row in rows]),
         log.run_id.in_([row["run_id"] for row in rows]),
     )
     return {(model_id, op_time): task_id for model_id, op_time, task_id in connection.execute(query)}
@@ -321,7 +321,7 @@ def _guard(connection: Connection, begun: Mapping[Batch, int]) -> None:
 
 
 def _read_versions(connection: Connection, task: Row[Any], run_id: str, now: datetime) -> Begun:
-    found = standings(connection, [(task.model_id, task.op_time)])
+    found = load_standings(connection, [(task.model_id, task.op_time)])
     if not found:
         raise UnknownModel(f"there is no model {task.model_id}")
     (standing,) = found
@@ -332,7 +332,7 @@ def _read_versions(connection: Connection, task: Row[Any], run_id: str, now: dat
     connection.execute(
         update(metrics_task_log)
         .where(metrics_task_log.c.id == task.id)
-        .values(start_time=now, run_id=run_id, versions=versions, missing_tables=missing(standing) or None)
+        .values(start_time=now, run_id=run_id, versions=versions, missing_tables=missing_tables(standing) or None)
     )
     return Begun(task.id, standing)
 

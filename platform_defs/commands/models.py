@@ -70,12 +70,12 @@ def list_(as_json: bool) -> None:
     with opened_engine() as engine:
         models = read(engine, catalog.load_models)
     for model in models.values():
-        fields = _fields(model)
+        fields = _listed_fields(model)
         line = json.dumps(fields, ensure_ascii=False)
-        click.echo(line if as_json else "\t".join(map(_shown, fields.values())))
+        click.echo(line if as_json else "\t".join(map(_format_field, fields.values())))
 
 
-def _fields(model: Model) -> dict[str, str | list[str] | None]:
+def _listed_fields(model: Model) -> dict[str, str | list[str] | None]:
     return {
         "id": model.model_id,
         "name": model.name,
@@ -87,5 +87,5 @@ def _fields(model: Model) -> dict[str, str | list[str] | None]:
     }
 
 
-def _shown(value: str | list[str] | None) -> str:
+def _format_field(value: str | list[str] | None) -> str:
     return ",".join(value) if isinstance(value, list) else value or "-"

@@ -22,7 +22,7 @@ from assets import models
 from assets.arrivals import arrival_report, model_run
 from assets.models import op_name, partition_of
 from platform_defs.arrivals import task_log
-from platform_defs.arrivals.intake import Arrival, arrive
+from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.errors import PlatformError
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.store.engine import transact
@@ -132,7 +132,7 @@ def _is_open(number: str) -> bool:
 
 def test_a_triggered_model_is_a_run_with_its_counts_in_the_models_partition(home: Home) -> None:
     add_model(home.engine, "M-1", ["A"])
-    arrive(home.engine, Arrival("A", OP))
+    record_arrival(home.engine, Arrival("A", OP))
     [task] = logged_tasks(home.engine, "M-1", OP)
     result = execute(home, task)
     assert result.success
@@ -155,7 +155,7 @@ def test_a_triggered_model_is_a_run_with_its_counts_in_the_models_partition(home
 def test_a_model_that_fails_fails_its_run_with_the_databases_message(home: Home) -> None:
     sql = "SELECT ${dimGroup}, ${kpis} FROM absent WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
     add_model(home.engine, "M", ["A"], sql=sql)
-    arrive(home.engine, Arrival("A", OP))
+    record_arrival(home.engine, Arrival("A", OP))
     [task] = logged_tasks(home.engine, "M", OP)
     result = execute(home, task)
     [ended] = logged_tasks(home.engine, "M", OP)
@@ -169,7 +169,7 @@ def test_a_model_that_fails_fails_its_run_with_the_databases_message(home: Home)
 def test_a_failed_run_that_is_re_executed_in_the_ui_is_the_operators_launch(home: Home) -> None:
     sql = "SELECT ${dimGroup}, ${kpis} FROM later WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
     add_model(home.engine, "M", ["A"], sql=sql)
-    arrive(home.engine, Arrival("A", OP))
+    record_arrival(home.engine, Arrival("A", OP))
     failed = execute(home, logged_tasks(home.engine, "M", OP)[0])
     with home.engine.begin() as connection:
         connection.execute(text("CREATE TABLE later AS SELECT * FROM orders"))

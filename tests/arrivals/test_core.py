@@ -10,10 +10,10 @@ from sqlalchemy import Engine, event, func, insert, literal, select, text, updat
 
 from platform_defs.arrivals import recovery, task_log
 from platform_defs.arrivals.errors import AlreadyRunning, ModelFailed
-from platform_defs.arrivals.intake import Arrival, Outcome, arrive
-from platform_defs.arrivals.matching import batch_name, dashed_name, rendered_name
-from platform_defs.arrivals.op_time import batch_of, rendered, spellings
-from platform_defs.arrivals.standings import dependents
+from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
+from platform_defs.arrivals.matching import batch_sql, dashed_sql, rendered_name_sql
+from platform_defs.arrivals.op_time import batch_of, render_table_name, spellings
+from platform_defs.arrivals.standings import standings_of_dependents
 from platform_defs.arrivals.task_log import Begun, TakenOver, TaskStatus, Trigger
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_running
@@ -26,8 +26,8 @@ DASHED = "2025-12-19"
 LOOKBACK = timedelta(days=7)
 
 
-def report(engine: Engine, table: str, op_time: str = OP) -> Outcome:
-    return arrive(engine, Arrival(table, op_time))
+def report(engine: Engine, table: str, op_time: str = OP) -> ArrivalOutcome:
+    return record_arrival(engine, Arrival(table, op_time))
 
 
 def begin(engine: Engine, model_id: str = "M", op_time: str = OP) -> Begun:
@@ -44,7 +44,7 @@ def statuses(engine: Engine, model_id: str = "M") -> list[tuple[str, str]]:
 
 
 def sweep(engine: Engine) -> dict[tuple[str, str], int]:
-    return recovery.sweep(engine, LOOKBACK, datetime.now(UTC))
+    return recovery.sweep_arrivals(engine, LOOKBACK, datetime.now(UTC))
 
 
 def test_the_first_arrival_is_inserted_and_the_next_one_moves_its_time(engine: Engine) -> None:
@@ -234,7 +234,7 @@ def test_a_run_whose_process_died_is_closed_and_made_again_at_most_twice(engine:
     for _ in range(3):
         begin(engine)
         _die(engine, "process 7 was killed")
-        recovery.settle(engine, datetime.now(UTC))
+        recovery.settle_dead_executions(engine, datetime.now(UTC))
     assert statuses(engine) == [("FAILED", "ARRIVAL"), ("FAILED", "RECOVERY"), ("FAILED", "RECOVERY")]
     assert {task.message for task in logged_tasks(engine, "M", OP)} == {"process 7 was killed"}
     assert sweep(engine) == {}
@@ -249,7 +249,7 @@ def test_restarts_of_the_platform_do_not_count_against_a_model(engine: Engine) -
         rows.finish(
             engine, logged_tasks(engine, "M", OP)[-1].work_id, rows.Status.CANCELED, error="the runner was stopped"
         )
-        assert recovery.settle(engine, datetime.now(UTC)).begun
+        assert recovery.settle_dead_executions(engine, datetime.now(UTC)).begun
     assert succeed(engine, begin(engine)) is None
     assert statuses(engine)[-1] == ("SUCCESS", "RECOVERY")
 
@@ -268,7 +268,7 @@ def test_whoever_waits_for_a_run_that_died_hears_of_the_one_that_makes_it_again(
     (task_id,) = report(engine, "A").begun.values()
     begin(engine)
     _die(engine, "killed")
-    begun = recovery.settle(engine, datetime.now(UTC)).begun
+    begun = recovery.settle_dead_executions(engine, datetime.now(UTC)).begun
     failed = task_log.ended(engine, [task_id])
     assert task_log.successors(engine, list(failed.values())) == {task_id: begun["M", OP]}
     task_log.finish(engine, begin(engine), TaskStatus.FAILED, silent, message="its own fault")
@@ -294,7 +294,7 @@ def test_a_time_that_cannot_be_read_harms_nobody_else_and_is_mended_by_the_next_
     garble = text("UPDATE metrics_etl_log SET arrival_time = :at WHERE table_name = 'A'")
     for unreadable in ("2026/11/16 12:00", "soon"):
         transact(engine, lambda c, at=unreadable: c.execute(garble, {"at": at}))
-        recovery.sweep(engine, timedelta(days=3650), datetime.now(UTC))
+        recovery.sweep_arrivals(engine, timedelta(days=3650), datetime.now(UTC))
     assert statuses(engine) == []
     assert len(statuses(engine, "N")) == 1
     assert report(engine, "A").begun
@@ -304,8 +304,8 @@ def test_a_time_that_cannot_be_read_harms_nobody_else_and_is_mended_by_the_next_
 def test_the_database_renders_names_as_we_do(engine: Engine, op_time: str) -> None:
     names = ["T", "T_yyyymmdd", "T_yyyymm", "yyyy_T", "yyyymmdd_yyyymm_yyyy", "yyyymmyyyymmdd", "yyyydd"]
     for name in names:
-        query = select(rendered_name(literal(name), literal(op_time)))
-        assert read(engine, lambda c, query=query: c.execute(query).scalar_one()) == rendered(name, op_time)
+        query = select(rendered_name_sql(literal(name), literal(op_time)))
+        assert read(engine, lambda c, query=query: c.execute(query).scalar_one()) == render_table_name(name, op_time)
 
 
 def test_the_database_spells_batches_as_we_do(engine: Engine) -> None:
@@ -313,7 +313,7 @@ def test_the_database_spells_batches_as_we_do(engine: Engine) -> None:
     dashed = [spellings(op_time)[-1] for op_time in digits]
     others = ["2025-Q4", "2025-1", "2025-1219", "2025-12-19 08", "20251", "2025-12-19-08-30-00-00"]
     for op_time in [*digits, *dashed, *others]:
-        query = select(batch_name(literal(op_time)), dashed_name(batch_name(literal(op_time))))
+        query = select(batch_sql(literal(op_time)), dashed_sql(batch_sql(literal(op_time))))
         batch, spelled = read(engine, lambda c, query=query: c.execute(query).one())
         assert batch == batch_of(op_time)
         assert op_time in others or spelled == spellings(batch)[-1]
@@ -326,7 +326,7 @@ def test_a_run_that_an_operator_canceled_is_not_made_again(engine: Engine) -> No
     (task,) = logged_tasks(engine, "M", OP)
     rows.request_cancel(engine, task.run_id)
     rows.finish(engine, task.work_id, rows.Status.CANCELED, error="canceled")
-    assert recovery.settle(engine, datetime.now(UTC)).begun == {}
+    assert recovery.settle_dead_executions(engine, datetime.now(UTC)).begun == {}
     assert sweep(engine) == {}
 
 
@@ -335,7 +335,7 @@ def test_one_that_was_taken_for_dead_cannot_close_what_came_after_it(engine: Eng
     report(engine, "A")
     zombie = begin(engine)
     _die(engine, "its lease ran out")
-    recovery.settle(engine, datetime.now(UTC))
+    recovery.settle_dead_executions(engine, datetime.now(UTC))
     for write in (lambda: succeed(engine, zombie), lambda: transact(engine, lambda c: task_log.fence(c, zombie))):
         with pytest.raises(TakenOver):
             write()
@@ -347,10 +347,12 @@ def test_one_that_was_taken_for_dead_cannot_close_what_came_after_it(engine: Eng
 def test_runs_without_a_row_of_work_are_left_to_whoever_knows_them(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
     report_only = task_log.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
-    unknown = read(engine, recovery.without_work)
+    unknown = read(engine, recovery.executions_without_work)
     assert unknown["run-1"].task_id == report_only.task_id
-    assert recovery.settle(engine, datetime.now(UTC)).closed == []
-    assert recovery.settle(engine, datetime.now(UTC), [unknown["run-1"]]).closed == [report_only.task_id]
+    assert recovery.settle_dead_executions(engine, datetime.now(UTC)).closed == []
+    assert recovery.settle_dead_executions(engine, datetime.now(UTC), [unknown["run-1"]]).closed == [
+        report_only.task_id
+    ]
     assert statuses(engine) == [("FAILED", "OPERATOR")]
 
 
@@ -387,7 +389,7 @@ def test_an_arrival_in_the_last_moment_of_a_run_waits_for_it_and_begins_the_next
     add_model(engine, "M", ["A"])
     report(engine, "A")
     begun = begin(engine)
-    outcomes: list[Outcome] = []
+    outcomes: list[ArrivalOutcome] = []
     latecomer = threading.Thread(target=lambda: outcomes.append(report(engine, "A")))
 
     def before_the_commit(connection: object) -> None:
@@ -414,7 +416,7 @@ def test_judging_an_arrival_takes_three_queries_however_many_models_depend_on_it
 
     event.listen(engine, "before_cursor_execute", note)
     try:
-        assert len(read(engine, lambda connection: dependents(connection, "A", OP))) == 30
+        assert len(read(engine, lambda connection: standings_of_dependents(connection, "A", OP))) == 30
     finally:
         event.remove(engine, "before_cursor_execute", note)
     assert len(queries) == 3

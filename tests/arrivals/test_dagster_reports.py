@@ -5,8 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, insert, select, text
 
-from platform_defs.arrivals.dagster_reports import Reported, mark, mark_executions, unreported, unreported_executions
-from platform_defs.arrivals.execution import Ended
+from platform_defs.arrivals.dagster_reports import (
+    ArrivalReport,
+    mark_arrivals_reported,
+    mark_executions_reported,
+    unreported_arrivals,
+    unreported_executions,
+)
+from platform_defs.arrivals.execution import ExecutionResult
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_task_log
 from tests.arrivals.world import add_model, write_arrival
@@ -15,16 +21,16 @@ NOW = datetime.now(UTC)
 SINCE = NOW - timedelta(days=7)
 
 
-def _unreported(engine: Engine, limit: int = 100) -> list[Reported]:
-    return read(engine, lambda connection: unreported(connection, SINCE, limit))
+def _unreported(engine: Engine, limit: int = 100) -> list[ArrivalReport]:
+    return read(engine, lambda connection: unreported_arrivals(connection, SINCE, limit))
 
 
 def _told(engine: Engine) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(found.table, found.op_time, found.dependencies) for found in _unreported(engine)]
 
 
-def _mark(engine: Engine, reported: list[Reported]) -> None:
-    transact(engine, lambda connection: mark(connection, reported))
+def _mark(engine: Engine, reported: list[ArrivalReport]) -> None:
+    transact(engine, lambda connection: mark_arrivals_reported(connection, reported))
 
 
 def test_an_arrival_is_reported_on_every_dependency_it_meets_and_only_where_one_is_published(engine: Engine) -> None:
@@ -116,15 +122,15 @@ def test_executions_that_nobody_reported_are_found_the_oldest_first_unless_a_lat
     given[0]["missing_tables"] = ["B"]
     transact(engine, lambda connection: connection.execute(insert(metrics_task_log), given))
 
-    def waiting(limit: int) -> list[Ended]:
+    def waiting(limit: int) -> list[ExecutionResult]:
         until = NOW - timedelta(seconds=30)
         return read(engine, lambda connection: unreported_executions(connection, SINCE, until, limit))
 
     first = waiting(2)
-    assert [(ended.model_id, ended.op_time, ended.missing) for ended in first] == [
+    assert [(ended.model_id, ended.op_time, ended.missing_tables) for ended in first] == [
         ("M", "20251201", ["B"]),
         ("M", "20251207", []),
     ]
     assert {(ended.counts.computed, ended.counts.stored) for ended in first} == {(2, 4)}
-    transact(engine, lambda connection: mark_executions(connection, [ended.task_id for ended in first], NOW))
+    transact(engine, lambda connection: mark_executions_reported(connection, [ended.task_id for ended in first], NOW))
     assert [(ended.model_id, ended.op_time) for ended in waiting(2)] == [("N", "20251201")]

@@ -9,8 +9,8 @@ from sqlalchemy import Engine, event, text, update
 
 from platform_defs.api.arrivals.metrics import ArrivalsCollector
 from platform_defs.arrivals import lateness
-from platform_defs.arrivals.lateness import Due, Late, Watched, batch_day, expected, last_due
-from platform_defs.arrivals.lateness_rotation import Turns
+from platform_defs.arrivals.lateness import Due, LateBatch, WatchedModel, batch_day, expected_batches, last_due_batch
+from platform_defs.arrivals.lateness_rotation import CheckRotation
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_model
@@ -74,15 +74,15 @@ def test_the_day_of_a_month_or_year_is_its_first() -> None:
     ],
 )
 def test_the_batch_that_fell_due_last_follows_from_the_calendar(text: str, digits: int, batch: str | None) -> None:
-    assert last_due(due(text), digits, SHANGHAI, NOW) == batch
+    assert last_due_batch(due(text), digits, SHANGHAI, NOW) == batch
 
 
 def test_a_batch_that_has_begun_is_expected_until_the_lookback_ends_and_not_from_before_it_was_published() -> None:
     begun = frozenset({"20251215", "20251216", "20251220", "20250101", "0"})
-    model = Watched("M", due("08:30"), LONG_AGO, begun=begun)
-    assert sorted(expected(model, SHANGHAI, NOW, LOOKBACK)) == ["20251215", "20251216", "20251219"]
-    since_yesterday = Watched("M", due("08:30"), NOW - timedelta(days=1), begun=begun)
-    assert sorted(expected(since_yesterday, SHANGHAI, NOW, LOOKBACK)) == ["20251219"]
+    model = WatchedModel("M", due("08:30"), LONG_AGO, begun=begun)
+    assert sorted(expected_batches(model, SHANGHAI, NOW, LOOKBACK)) == ["20251215", "20251216", "20251219"]
+    since_yesterday = WatchedModel("M", due("08:30"), NOW - timedelta(days=1), begun=begun)
+    assert sorted(expected_batches(since_yesterday, SHANGHAI, NOW, LOOKBACK)) == ["20251219"]
 
 
 def _declare(engine: Engine, model_id: str, text: str | None) -> None:
@@ -92,7 +92,7 @@ def _declare(engine: Engine, model_id: str, text: str | None) -> None:
 
 
 def _look(engine: Engine, now: datetime = NOW) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    found = read(engine, lambda connection: lateness.look(connection, SHANGHAI, now, LOOKBACK))
+    found = read(engine, lambda connection: lateness.find_late_batches(connection, SHANGHAI, now, LOOKBACK))
     return {model_id: [(item.op_time, item.tables) for item in late] for model_id, late in found.items()}
 
 
@@ -189,9 +189,9 @@ def test_a_table_whose_time_cannot_be_read_is_late(engine: Engine) -> None:
 
 
 def test_of_many_models_those_whose_lateness_changed_are_shown_at_once_and_the_others_in_turns() -> None:
-    late = Late("m4", "20251219", NOW, ("A",))
-    turns = Turns(at_once=2)
-    on_time: dict[str, tuple[Late, ...]] = {f"m{number}": () for number in range(5)}
+    late = LateBatch("m4", "20251219", NOW, ("A",))
+    turns = CheckRotation(at_once=2)
+    on_time: dict[str, tuple[LateBatch, ...]] = {f"m{number}": () for number in range(5)}
     assert [list(turns.next(on_time)) for _ in range(4)] == [["m0", "m1"], ["m2", "m3"], ["m4"], ["m0", "m1"]]
     one_late = on_time | {"m4": (late,)}
     assert turns.next(one_late) == {"m2": (), "m3": (), "m4": (late,)}

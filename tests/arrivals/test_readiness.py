@@ -7,16 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from platform_defs.arrivals.errors import InvalidArrival
-from platform_defs.arrivals.intake import Arrival, parse
-from platform_defs.arrivals.op_time import batch_of, dependencies_met_by, names_of, normalised, rendered, spellings
+from platform_defs.arrivals.intake import Arrival, parse_arrival
+from platform_defs.arrivals.op_time import (
+    batch_of,
+    dependencies_satisfied_by,
+    normalise_op_time,
+    render_table_name,
+    satisfying_names,
+    spellings,
+)
 from platform_defs.arrivals.readiness import (
     MAX_ATTEMPTS,
     Standing,
     Verdict,
-    missing,
-    next_arrival,
-    starts_again,
-    verdict,
+    judge,
+    may_run_again,
+    missing_tables,
+    next_version,
 )
 
 NOW = datetime(2025, 12, 19, 8, tzinfo=UTC)
@@ -38,51 +45,51 @@ def standing(**changes: object) -> Standing:
 
 
 def test_a_model_that_never_ran_is_due_when_all_tables_arrived() -> None:
-    assert verdict(standing()) is Verdict.DUE
+    assert judge(standing()) is Verdict.DUE
 
 
 def test_a_missing_table_keeps_a_model_waiting() -> None:
     waiting = standing(arrived={("A", OP): NOW})
-    assert verdict(waiting) is Verdict.WAITING
-    assert missing(waiting) == ["B_yyyymmdd"]
+    assert judge(waiting) is Verdict.WAITING
+    assert missing_tables(waiting) == ["B_yyyymmdd"]
 
 
 def test_an_unpublished_model_is_not_asked_further() -> None:
-    assert verdict(standing(published=False, arrived={})) is Verdict.UNPUBLISHED
+    assert judge(standing(published=False, arrived={})) is Verdict.UNPUBLISHED
 
 
 def test_what_was_read_is_not_due_again() -> None:
-    assert verdict(standing(read={("A", OP): NOW, ("B_20251219", OP): NOW})) is Verdict.CURRENT
+    assert judge(standing(read={("A", OP): NOW, ("B_20251219", OP): NOW})) is Verdict.CURRENT
 
 
 @pytest.mark.parametrize("moved", [timedelta(microseconds=1), timedelta(hours=-9)])
 def test_a_version_that_differs_in_either_direction_is_due(moved: timedelta) -> None:
-    assert verdict(standing(read={("A", OP): NOW + moved, ("B_20251219", OP): NOW})) is Verdict.DUE
+    assert judge(standing(read={("A", OP): NOW + moved, ("B_20251219", OP): NOW})) is Verdict.DUE
 
 
 def test_a_placeholder_is_met_by_its_literal_name_too() -> None:
     literally = standing(arrived={("A", OP): NOW, ("B_yyyymmdd", OP): NOW})
-    assert missing(literally) == []
+    assert missing_tables(literally) == []
 
 
 @given(op_time=OP_TIMES, parts=NAMES)
 def test_a_rendered_name_leads_back_to_every_dependency_that_renders_to_it(op_time: str, parts: list[str]) -> None:
     dependency = "".join(parts)
-    assert dependency in dependencies_met_by(rendered(dependency, op_time), op_time)
-    assert dependency in dependencies_met_by(dependency, op_time)
+    assert dependency in dependencies_satisfied_by(render_table_name(dependency, op_time), op_time)
+    assert dependency in dependencies_satisfied_by(dependency, op_time)
 
 
 @given(op_time=OP_TIMES, parts=NAMES)
 def test_only_names_that_render_to_the_table_are_met_by_it(op_time: str, parts: list[str]) -> None:
     table = "".join(parts)
-    for dependency in dependencies_met_by(table, op_time):
-        assert table in names_of(dependency, op_time)
+    for dependency in dependencies_satisfied_by(table, op_time):
+        assert table in satisfying_names(dependency, op_time)
 
 
 @given(op_time=OP_TIMES)
 def test_dashes_change_nothing_about_a_batch(op_time: str) -> None:
     dashed = "-".join([op_time[:4], op_time[4:6], op_time[6:]])
-    assert normalised(dashed) == normalised(op_time) == op_time
+    assert normalise_op_time(dashed) == normalise_op_time(op_time) == op_time
 
 
 @given(op_time=OP_TIMES)
@@ -90,24 +97,24 @@ def test_every_spelling_of_a_batch_leads_back_to_it(op_time: str) -> None:
     found = spellings(op_time)
     assert found[0] == op_time
     assert {batch_of(written) for written in found} == {op_time}
-    assert {normalised(written) for written in found} == {op_time}
+    assert {normalise_op_time(written) for written in found} == {op_time}
 
 
 def test_a_table_that_arrived_by_the_dashed_spelling_is_not_missing() -> None:
     arrived = {("A", "2025-12-19"): NOW, ("B_20251219", OP): NOW}
-    assert verdict(standing(arrived=arrived)) is Verdict.DUE
-    assert verdict(standing(arrived=arrived, read=arrived)) is Verdict.CURRENT
-    assert verdict(standing(arrived=arrived | {("A", OP): NOW}, read=arrived)) is Verdict.DUE
+    assert judge(standing(arrived=arrived)) is Verdict.DUE
+    assert judge(standing(arrived=arrived, read=arrived)) is Verdict.CURRENT
+    assert judge(standing(arrived=arrived | {("A", OP): NOW}, read=arrived)) is Verdict.DUE
 
 
 @pytest.mark.parametrize("wrong", ["", "123", "1" * 15, "2025121a", "２０２５", "2025 12", "--", "20251219\n1"])
 def test_what_is_no_batch_is_refused_by_name(wrong: str) -> None:
     with pytest.raises(InvalidArrival, match="opTime"):
-        normalised(wrong)
+        normalise_op_time(wrong)
 
 
 def test_a_body_is_trimmed_and_normalised() -> None:
-    assert parse({"srcTableName": "  T ", "opTime": "2025-12-19", "more": 1}) == Arrival("T", "20251219")
+    assert parse_arrival({"srcTableName": "  T ", "opTime": "2025-12-19", "more": 1}) == Arrival("T", "20251219")
 
 
 @pytest.mark.parametrize(
@@ -127,17 +134,17 @@ def test_a_body_is_trimmed_and_normalised() -> None:
 )
 def test_a_refused_body_names_the_field(body: object, field: str) -> None:
     with pytest.raises(InvalidArrival) as refused:
-        parse(body)
+        parse_arrival(body)
     assert refused.value.field == field
 
 
 @given(now=st.datetimes(timezones=st.just(UTC)))
 def test_every_arrival_is_a_version_of_its_own(now: datetime) -> None:
-    assert next_arrival(now, taken=True) != now
-    assert next_arrival(now, taken=False) == now
+    assert next_version(now, taken=True) != now
+    assert next_version(now, taken=False) == now
 
 
 def test_a_killed_execution_is_made_again_but_not_for_ever_and_not_against_the_operator() -> None:
-    assert starts_again(canceled_by_operator=False, attempt=MAX_ATTEMPTS)
-    assert not starts_again(canceled_by_operator=False, attempt=MAX_ATTEMPTS + 1)
-    assert not starts_again(canceled_by_operator=True, attempt=2)
+    assert may_run_again(canceled_by_operator=False, attempt=MAX_ATTEMPTS)
+    assert not may_run_again(canceled_by_operator=False, attempt=MAX_ATTEMPTS + 1)
+    assert not may_run_again(canceled_by_operator=True, attempt=2)

@@ -8,7 +8,7 @@ import pytest
 from dagster import DagsterInstance
 from sqlalchemy import Engine, Table, event, func, insert, select
 
-from platform_defs.arrivals.retention import Forgotten, forget
+from platform_defs.arrivals.retention import ForgottenCounts, forget_old_rows
 from platform_defs.definitions import defs
 from platform_defs.store import deletion
 from platform_defs.store.tables.arrivals import (
@@ -108,9 +108,11 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_recent_or_open_stays(
     }
     put(engine, metrics_kpi_value, [value])
 
-    assert forget(engine, days=0, lookback_days=7, at=NOW) == Forgotten()
-    assert forget(engine, days=90, lookback_days=7, at=NOW) == Forgotten(deliveries=3, tasks=3, inputs=2, work=3)
-    assert forget(engine, days=90, lookback_days=7, at=NOW) == Forgotten()
+    assert forget_old_rows(engine, days=0, lookback_days=7, at=NOW) == ForgottenCounts()
+    assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW) == ForgottenCounts(
+        deliveries=3, tasks=3, inputs=2, work=3
+    )
+    assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW) == ForgottenCounts()
 
     assert ids(engine, metrics_webhook_delivery) == [4, 5]
     assert sorted(ids(engine, metrics_webhook_attempt, "delivery_id")) == [4, 4, 5, 5]
@@ -125,21 +127,21 @@ def test_a_batch_with_and_without_dashes_is_forgotten_as_a_whole(engine: Engine)
     kept += [read_by("KEPT2", "A", OLD), read_by("KEPT2", "B", RECENT) | {"op_time": "2025-12-19"}]
     old = [read_by("OLD", "A", OLD) | {"op_time": "2025-12-19"}, read_by("OLD", "B", OLD)]
     put(engine, metrics_model_input, [*old, *kept])
-    assert forget(engine, days=90, lookback_days=7, at=NOW).inputs == 2
+    assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW).inputs == 2
     assert set(ids(engine, metrics_model_input, "model_id")) == {"KEPT", "KEPT2"}
 
 
 def test_what_batches_read_stays_for_as_long_as_the_sensor_looks_back(engine: Engine) -> None:
     rows = [read_by(f"M{days}", "A", NOW - timedelta(days=days)) for days in (400, 366, 365, 100, 1)]
     put(engine, metrics_model_input, rows)
-    assert forget(engine, days=90, lookback_days=365, at=NOW + timedelta(seconds=1)).inputs == 2
+    assert forget_old_rows(engine, days=90, lookback_days=365, at=NOW + timedelta(seconds=1)).inputs == 2
     assert ids(engine, metrics_model_input, "model_id") == ["M365", "M100", "M1"]
 
 
 def test_the_newest_row_stays_so_that_its_id_is_never_given_to_another(engine: Engine) -> None:
     put(engine, metrics_task_log, [task(1, "SUCCESS", OLD), task(2, "SUCCESS", OLD)])
     put(engine, work, [row_of_work(1, "SUCCEEDED", OLD), row_of_work(2, "SUCCEEDED", OLD)])
-    assert forget(engine, days=90, lookback_days=7, at=NOW) == Forgotten(tasks=1, work=1)
+    assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW) == ForgottenCounts(tasks=1, work=1)
     assert ids(engine, metrics_task_log) == ids(engine, work) == [2]
 
 
@@ -158,7 +160,7 @@ def test_a_transaction_deletes_no_more_than_a_batch(engine: Engine, monkeypatch:
     event.listen(engine, "begin", begun)
     event.listen(engine, "after_cursor_execute", note)
     try:
-        assert forget(engine, days=90, lookback_days=7, at=NOW).tasks == 25
+        assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW).tasks == 25
     finally:
         event.remove(engine, "begin", begun)
         event.remove(engine, "after_cursor_execute", note)

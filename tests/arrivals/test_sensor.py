@@ -22,8 +22,8 @@ from sqlalchemy import insert, select, text, update
 from assets import models
 from assets.arrivals import model_run
 from platform_defs.arrivals import task_log
-from platform_defs.arrivals.execution import House, run_triggered
-from platform_defs.arrivals.intake import Arrival, arrive
+from platform_defs.arrivals.execution import ExecutionEnvironment, run_for_work
+from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.errors import PlatformError
 from platform_defs.runner.code_server import CodeServer
 from platform_defs.settings import Settings
@@ -99,12 +99,12 @@ def test_an_arrival_that_an_etl_job_wrote_runs_its_model_and_shows_as_a_partitio
 
 def test_what_came_half_by_request_and_half_with_dashes_is_one_partition_and_one_execution(home: Home) -> None:
     add_model(home.engine, "M", ["A", "B"])
-    arrive(home.engine, Arrival("A", OP))
+    record_arrival(home.engine, Arrival("A", OP))
     write_arrival(home.engine, "B", "2025-12-19")
     tick(home)
     [task] = logged_tasks(home.engine, "M", OP)
-    house = House(home.engine, Sources(home.engine, {}), timeout_s=60, notify=silent)
-    assert run_triggered(house, "M", OP, task.work_id, str(uuid.uuid4())).counts.computed == 2
+    environment = ExecutionEnvironment(home.engine, Sources(home.engine, {}), timeout_s=60, notify=silent)
+    assert run_for_work(environment, "M", OP, task.work_id, str(uuid.uuid4())).counts.computed == 2
     tick(home)
     assert statuses(home) == [("SUCCESS", "SENSOR")]
     assert home.instance.get_materialized_partitions(AssetKey(["tables", "B"])) == {OP}
@@ -259,8 +259,8 @@ def test_a_run_that_died_between_its_task_and_its_event_leaves_no_gap_in_the_mod
     write_arrival(home.engine, "A", OP)
     tick(home)
     [task] = logged_tasks(home.engine, "M", OP)
-    house = House(home.engine, Sources(home.engine, {}), timeout_s=60, notify=silent)
-    run_triggered(house, "M", OP, task.work_id, str(uuid.uuid4()))
+    environment = ExecutionEnvironment(home.engine, Sources(home.engine, {}), timeout_s=60, notify=silent)
+    run_for_work(environment, "M", OP, task.work_id, str(uuid.uuid4()))
     tick(home)
     key = AssetKey(["models", "M"])
     assert home.instance.get_materialized_partitions(key) == set()  # its run may be about to tell

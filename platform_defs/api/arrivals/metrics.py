@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Connection, Engine
 
 from platform_defs.arrivals import lateness
-from platform_defs.arrivals.lateness import Late
+from platform_defs.arrivals.lateness import LateBatch
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 
@@ -33,5 +33,5 @@ class ArrivalsCollector(Collector):
             family.add_metric([model_id], sum(len(batch.tables) for batch in late))
         yield family
 
-    def _look(self, connection: Connection) -> Mapping[str, Sequence[Late]]:
-        return lateness.look(connection, self._zone, datetime.now(UTC), self._lookback)
+    def _look(self, connection: Connection) -> Mapping[str, Sequence[LateBatch]]:
+        return lateness.find_late_batches(connection, self._zone, datetime.now(UTC), self._lookback)

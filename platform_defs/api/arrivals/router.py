@@ -11,7 +11,7 @@ from platform_defs.api.http.auth import Requires, secured
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
 from platform_defs.arrivals.errors import IN_PROGRESS, NO_DEPENDENT_MODEL, InvalidArrival
-from platform_defs.arrivals.intake import Outcome, parse
+from platform_defs.arrivals.intake import ArrivalOutcome, parse_arrival
 from platform_defs.arrivals.task_log import Task, TaskStatus
 
 SCOPE = "arrivals:write"
@@ -97,7 +97,7 @@ async def src_table_complete(
 ) -> JSONResponse:
     service: ArrivalService = request.app.state.arrivals
     try:
-        arrival = parse(body)
+        arrival = parse_arrival(body)
     except InvalidArrival as error:
         raise ApiError(400, str(error)) from None
     try:
@@ -110,7 +110,7 @@ async def src_table_complete(
     return JSONResponse(_answer(outcome, ended, arrival.op_time))
 
 
-def _answer(outcome: Outcome, ended: dict[int, Task], op_time: str) -> dict[str, Any]:
+def _answer(outcome: ArrivalOutcome, ended: dict[int, Task], op_time: str) -> dict[str, Any]:
     if not outcome.depended_on:
         return {"status": "IGNORED", "message": NO_DEPENDENT_MODEL}
     triggered = [_ended(task) for task in outcome.current]

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.api.http.threads import off_loop
 from platform_defs.arrivals import intake, recovery, task_log
-from platform_defs.arrivals.intake import Arrival, Outcome
+from platform_defs.arrivals.intake import Arrival, ArrivalOutcome
 from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT
 from platform_defs.arrivals.task_log import Task, TaskStatus
 from platform_defs.errors import PlatformError
@@ -70,10 +70,10 @@ class ArrivalService:
         for thread in self._threads:
             thread.start()
 
-    async def arrive(self, arrival: Arrival) -> Outcome:
+    async def arrive(self, arrival: Arrival) -> ArrivalOutcome:
         """Recorded when it returns; TimeoutError where the database takes too long."""
         outcome = await off_loop(
-            partial(intake.arrive, self._engine, arrival), seconds=RECORD_TIMEOUT_S, limiter=self._writers
+            partial(intake.record_arrival, self._engine, arrival), seconds=RECORD_TIMEOUT_S, limiter=self._writers
         )
         if outcome.begun:
             wake(self._home)
@@ -137,7 +137,7 @@ class ArrivalService:
         """What became of those waited for: the task as it ended, or the one that makes it again."""
         if time.monotonic() - self._settled_at > SETTLE_EVERY_S:
             self._settled_at = time.monotonic()
-            if recovery.settle(self._engine, datetime.now(UTC)).begun:
+            if recovery.settle_dead_executions(self._engine, datetime.now(UTC)).begun:
                 wake(self._home)
         ended = task_log.ended(self._engine, list(self._waiting))
         failed = [task for task in ended.values() if task.status is TaskStatus.FAILED]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, Engine, delete, select, true, update
 
 from platform_defs.arrivals.errors import UnknownModel
-from platform_defs.arrivals.models.file import Contents, Known, ModelFile, checked
+from platform_defs.arrivals.models.file import FileContents, KnownKpis, ModelFile, check_file
 from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Kpi, Model
 from platform_defs.sources import PLATFORM_SOURCE
 from platform_defs.store.engine import transact
@@ -27,7 +27,7 @@ Changed = Callable[[Connection], None]
 
 
 @dataclass(frozen=True)
-class Saved:
+class LoadSummary:
     """What a load did: models that are new, models that were there, computed KPIs."""
 
     new: tuple[str, ...]
@@ -77,14 +77,14 @@ def load_models(connection: Connection, model_ids: Sequence[str] | None = None) 
     }
 
 
-def save(engine: Engine, file: ModelFile, *, changed: Changed) -> Saved:
+def save(engine: Engine, file: ModelFile, *, changed: Changed) -> LoadSummary:
     """Stores what the file defines, all or nothing; models that it does not name and all states stay as they are."""
 
-    def work(connection: Connection) -> Saved:
+    def work(connection: Connection) -> LoadSummary:
         # first, since the row that it writes makes two loads wait for each other: both must see what the other stored
         changed(connection)
-        contents = checked(file, _known(connection))
-        return _stored(connection, contents)
+        contents = check_file(file, _load_known_kpis(connection))
+        return _store(connection, contents)
 
     return transact(engine, work)
 
@@ -118,16 +118,16 @@ def _set_state(engine: Engine, model_id: str, state: str, changed: Changed) -> b
     return transact(engine, work)
 
 
-def _known(connection: Connection) -> Known:
+def _load_known_kpis(connection: Connection) -> KnownKpis:
     kpi = metrics_kpi
     rows = connection.execute(select(kpi.c.kpi_id, kpi.c.kpi_type, kpi.c.model_id, kpi.c.depends_on)).all()
-    return Known(
+    return KnownKpis(
         extended={row.kpi_id: row.model_id for row in rows if row.kpi_type == EXTENDED},
         computed={row.kpi_id: tuple(row.depends_on or ()) for row in rows if row.kpi_type == COMPUTED},
     )
 
 
-def _stored(connection: Connection, contents: Contents) -> Saved:
+def _store(connection: Connection, contents: FileContents) -> LoadSummary:
     dependency, kpi, model = metrics_model_dependency, metrics_kpi, metrics_model
     ids = [each.model_id for each in contents.models]
     known = set(connection.scalars(select(model.c.model_id).where(model.c.model_id.in_(ids))))
@@ -169,7 +169,7 @@ def _stored(connection: Connection, contents: Contents) -> Saved:
     ]
     columns = ("kpi_id", "name", "kpi_type", "model_id", "expression", "depends_on")
     upsert(connection, kpi, [dict(zip(columns, row, strict=True)) for row in (*extended, *computed)], key=["kpi_id"])
-    return Saved(
+    return LoadSummary(
         new=tuple(model_id for model_id in ids if model_id not in known),
         known=tuple(model_id for model_id in ids if model_id in known),
         computed=tuple(each.kpi_id for each in contents.computed),

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, delete
 
 from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Model
-from platform_defs.arrivals.models.sql import render
+from platform_defs.arrivals.models.sql import render_query
 from platform_defs.canonical import canonical_json, sha256_hex
 from platform_defs.sources import MAX_MESSAGE, Reading, SourceError, Sources
 from platform_defs.store.chunks import chunks
@@ -55,12 +55,12 @@ def compute(
     with closing(_Spool()) as spool:
         try:
             with sources.reading(model.source, timeout_s) as reading:
-                counts = _read(reading, model, op_time, spool)
+                counts = _read_into_spool(reading, model, op_time, spool)
         except SourceError as error:
             raise ModelFailed(str(error)) from None
 
         def replace(connection: Connection) -> None:
-            _replace(connection, model, op_time, spool)
+            _replace_values(connection, model, op_time, spool)
             fence(connection)
 
         transact(engine, replace)
@@ -93,17 +93,17 @@ class _Spool:
         self._connection.close()
 
 
-def _read(reading: Reading, model: Model, op_time: str, spool: _Spool) -> Counts:
-    columns, rows = reading.rows(render(model, reading.dialect, op_time))
+def _read_into_spool(reading: Reading, model: Model, op_time: str, spool: _Spool) -> Counts:
+    columns, rows = reading.rows(render_query(model, reading.dialect, op_time))
     kpi_ids = [kpi.kpi_id for kpi in model.kpis]
     dimension_at = _positions(columns, model.dimensions)
     kpi_at = _positions(columns, kpi_ids)
     computed = stored = 0
     for row in rows:
-        dims = {name: _dimension(row[at]) for name, at in zip(model.dimensions, dimension_at, strict=True)}
+        dims = {name: _json_dimension(row[at]) for name, at in zip(model.dimensions, dimension_at, strict=True)}
         values = [_number(row[at], kpi_id, dims) for kpi_id, at in zip(kpi_ids, kpi_at, strict=True)]
         if not spool.add(canonical_json(dims), values):
-            raise _failed(f"the query gives more than one row for {_shown(dims)}")
+            raise _model_failed(f"the query gives more than one row for {_describe_dims(dims)}")
         computed += 1
         stored += sum(value is not None for value in values)
     return Counts(computed, stored)
@@ -116,12 +116,12 @@ def _positions(columns: Sequence[str], names: Sequence[str]) -> list[int]:
         at = [i for i, column in enumerate(columns) if column == name]
         at = at or [i for i, column in enumerate(columns) if column.lower() == name.lower()]
         if len(at) != 1:
-            raise _failed(f"the query gives {len(at) or 'no'} columns {name}; it gives {', '.join(columns)}")
+            raise _model_failed(f"the query gives {len(at) or 'no'} columns {name}; it gives {', '.join(columns)}")
         positions.append(at[0])
     return positions
 
 
-def _dimension(value: Any) -> Any:
+def _json_dimension(value: Any) -> Any:
     """As JSON holds it; what JSON has no exact form for is text."""
     if value is None or isinstance(value, str | int):
         return value
@@ -149,19 +149,19 @@ def _number(value: Any, kpi_id: str, dims: Mapping[str, Any]) -> float | None:
         except (OverflowError, ValueError):  # an integer beyond the range, a signalling NaN
             number = math.nan
     if not math.isfinite(number):
-        raise _failed(f"{kpi_id} of {_shown(dims)} is no number: {str(value)[:100]!r}")
+        raise _model_failed(f"{kpi_id} of {_describe_dims(dims)} is no number: {str(value)[:100]!r}")
     return number
 
 
-def _shown(dims: Mapping[str, Any]) -> str:
+def _describe_dims(dims: Mapping[str, Any]) -> str:
     return canonical_json(dims) if dims else "the whole batch"
 
 
-def _failed(message: str) -> ModelFailed:
+def _model_failed(message: str) -> ModelFailed:
     return ModelFailed(message[:MAX_MESSAGE])
 
 
-def _replace(connection: Connection, model: Model, op_time: str, spool: _Spool) -> None:
+def _replace_values(connection: Connection, model: Model, op_time: str, spool: _Spool) -> None:
     table = metrics_kpi_value
     kpi_ids = [kpi.kpi_id for kpi in model.kpis]
     # two statements, an index each: values of KPIs that the model no longer has, and of KPIs that another model had

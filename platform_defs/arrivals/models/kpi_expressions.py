@@ -25,13 +25,13 @@ class InvalidExpression(ValueError):
     """What is wrong with an expression, in one line."""
 
 
-def named_kpis(expression: str, known: Collection[str]) -> tuple[str, ...]:
+def referenced_kpis(expression: str, known: Collection[str]) -> tuple[str, ...]:
     """The KPIs that an expression builds on, in order of appearance.
 
     At every place the longest known id wins, so that a hyphen inside a known id is no minus.
     """
     safe: dict[str, str] = {}  # id -> a name that SQL reads as one
-    text = "".join(_in_safe_names(expression, known, safe))
+    text = "".join(_substitute_kpi_ids(expression, known, safe))
     if _COMMENT.search(text):
         raise InvalidExpression("expected an expression without comments")
     _check_syntax(text, set(safe.values()))
@@ -40,7 +40,7 @@ def named_kpis(expression: str, known: Collection[str]) -> tuple[str, ...]:
     return tuple(safe)
 
 
-def cycles(depends_on: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
+def find_cycles(depends_on: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
     """Circles among computed KPIs, each from a KPI back to itself; no KPI is in two of them."""
     left = dict(depends_on)
     while True:
@@ -55,7 +55,7 @@ def cycles(depends_on: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
             left.pop(kpi_id, None)
 
 
-def _in_safe_names(expression: str, known: Collection[str], safe: dict[str, str]) -> Iterator[str]:
+def _substitute_kpi_ids(expression: str, known: Collection[str], safe: dict[str, str]) -> Iterator[str]:
     position = 0
     while position < len(expression):
         run = KPI_ID.match(expression, position)
@@ -66,7 +66,7 @@ def _in_safe_names(expression: str, known: Collection[str], safe: dict[str, str]
             position = other.end()
             continue
         called = _CALL.match(expression, run.end()) is not None
-        if kpi_id := _longest(run[0], known, called):
+        if kpi_id := _longest_known_id(run[0], known, called):
             yield f" {safe.setdefault(kpi_id, f'kpi_{len(safe)}')} "
             position += len(kpi_id)
             continue
@@ -78,7 +78,7 @@ def _in_safe_names(expression: str, known: Collection[str], safe: dict[str, str]
         position = word.end()
 
 
-def _longest(run: str, known: Collection[str], called: bool) -> str | None:
+def _longest_known_id(run: str, known: Collection[str], called: bool) -> str | None:
     for end in range(len(run), 0, -1):
         if end == len(run) and called:
             continue  # what has arguments is a function

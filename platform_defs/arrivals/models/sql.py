@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Kpi, Model
-from platform_defs.arrivals.op_time import rendered
+from platform_defs.arrivals.op_time import render_table_name
 from platform_defs.sources import Dialect, Query
 
 DIALECTS: tuple[Dialect, ...] = ("mysql", "sqlite")
@@ -57,7 +57,7 @@ class _DoesNotParse(InvalidSql):
 
 
 @dataclass(frozen=True)
-class _Expanded:
+class _ExpandedSql:
     text: str
     marks: tuple[int, ...]  # where _MARK stands for the batch
 
@@ -73,7 +73,7 @@ def check_query(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi]) -> Non
     """Raises InvalidSql unless the text is a query that a model may have."""
 
     def check(dialect: Dialect) -> None:
-        statement = _parsed(_expanded(sql, dimensions, kpis, dialect), dialect)
+        statement = _parse_query(_expand(sql, dimensions, kpis, dialect), dialect)
         if statement.is_star:
             return
         selected = {name.lower() for name in statement.named_selects}
@@ -81,44 +81,44 @@ def check_query(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi]) -> Non
         if missing:
             raise InvalidSql(f"the query does not select {', '.join(missing)}")
 
-    _in_either(check)
+    _check_in_either_dialect(check)
 
 
 def check_expression(expression: str) -> None:
     """Raises InvalidSql unless the text is one value that a query may select."""
 
     def check(dialect: Dialect) -> None:
-        value = _assembled(["SELECT ", *_kpi_pieces(expression, dialect)])
-        statement = _parsed(value, dialect)
+        value = _assemble(["SELECT ", *_kpi_pieces(expression, dialect)])
+        statement = _parse_query(value, dialect)
         others = [name for name, part in statement.args.items() if part and name != "expressions"]
         if not isinstance(statement, exp.Select) or others or len(statement.expressions) != 1:
             raise InvalidSql("expected one value, such as SUM(amount)")
         if isinstance(statement.expressions[0], exp.Alias) or statement.expressions[0].is_star:
             raise InvalidSql("expected one value without a name, such as SUM(amount)")
 
-    _in_either(check)
+    _check_in_either_dialect(check)
 
 
-def render(model: Model, dialect: Dialect, op_time: str) -> Query:
+def render_query(model: Model, dialect: Dialect, op_time: str) -> Query:
     """The query of a batch: placeholders filled in, also those in the names of tables."""
     try:
-        expanded = _expanded(model.sql, model.dimensions, model.kpis, dialect)
-        statement = _parsed(expanded, dialect)
+        expanded = _expand(model.sql, model.dimensions, model.kpis, dialect)
+        statement = _parse_query(expanded, dialect)
     except InvalidSql as error:
         raise ModelFailed(f"the SQL of the model: {error}") from None
-    names = {table: rendered(table, op_time) for table in model.depends_on}
+    names = {table: render_table_name(table, op_time) for table in model.depends_on}
     bound = "%(op_time)s" if dialect == "mysql" else ":op_time"
     edits = [_Edit(start, start + len(_MARK) + 1, bound) for start in expanded.marks]
-    edits += _renamed(statement, names)
-    return Query(_edited(expanded.text, edits, dialect), {"op_time": op_time})
+    edits += _table_renames(statement, names)
+    return Query(_apply_edits(expanded.text, edits, dialect), {"op_time": op_time})
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """In backticks on SQLite too: in its double quotes a column that does not exist is a text."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def _in_either(check: Callable[[Dialect], None]) -> None:
+def _check_in_either_dialect(check: Callable[[Dialect], None]) -> None:
     """MySQL's verdict where its grammar takes the text, else SQLite's; the reason given is MySQL's."""
     first: InvalidSql | None = None
     for dialect in DIALECTS:
@@ -130,14 +130,14 @@ def _in_either(check: Callable[[Dialect], None]) -> None:
         raise first
 
 
-def _expanded(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi], dialect: Dialect) -> _Expanded:
+def _expand(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi], dialect: Dialect) -> _ExpandedSql:
     known: dict[str, list[str | None]] = {"op_time": [None], "kpis": []}
     if dimensions:
-        known["dimGroup"] = [", ".join(map(quoted, dimensions))]
+        known["dimGroup"] = [", ".join(map(quote_identifier, dimensions))]
     for kpi in kpis:
         known["kpis"] += [", "] if known["kpis"] else []
-        known["kpis"] += [*_kpi_pieces(kpi.expression, dialect), f" AS {quoted(kpi.kpi_id)}"]
-    return _assembled(_pieces(sql, dialect, known))
+        known["kpis"] += [*_kpi_pieces(kpi.expression, dialect), f" AS {quote_identifier(kpi.kpi_id)}"]
+    return _assemble(_pieces(sql, dialect, known))
 
 
 def _kpi_pieces(expression: str, dialect: Dialect) -> list[str | None]:
@@ -169,7 +169,7 @@ def _pieces(sql: str, dialect: Dialect, known: Mapping[str, Sequence[str | None]
             yield text
 
 
-def _assembled(pieces: Iterable[str | None]) -> _Expanded:
+def _assemble(pieces: Iterable[str | None]) -> _ExpandedSql:
     parts: list[str] = []
     marks: list[int] = []
     length = 0
@@ -178,14 +178,14 @@ def _assembled(pieces: Iterable[str | None]) -> _Expanded:
             marks.append(length)
         parts.append(f":{_MARK}" if piece is None else piece)
         length += len(parts[-1])
-    return _Expanded("".join(parts), tuple(marks))
+    return _ExpandedSql("".join(parts), tuple(marks))
 
 
-def _parsed(expanded: _Expanded, dialect: Dialect) -> exp.Query:
+def _parse_query(expanded: _ExpandedSql, dialect: Dialect) -> exp.Query:
     try:
         found = sqlglot.parse(expanded.text, read=dialect)
     except SqlglotError as error:
-        raise _DoesNotParse(f"does not parse: {_reason(error)}") from None
+        raise _DoesNotParse(f"does not parse: {_parse_error_text(error)}") from None
     except RecursionError:
         raise InvalidSql("does not parse: nested too deeply") from None
     statements = [statement for statement in found if statement and not isinstance(statement, exp.Semicolon)]
@@ -203,7 +203,7 @@ def _parsed(expanded: _Expanded, dialect: Dialect) -> exp.Query:
     return statement
 
 
-def _reason(error: SqlglotError) -> str:
+def _parse_error_text(error: SqlglotError) -> str:
     if not isinstance(error, ParseError) or not error.errors:
         return " ".join(str(error).split())
     first = error.errors[0]
@@ -214,7 +214,7 @@ def _reason(error: SqlglotError) -> str:
     return f"{what} at line {first['line']}, column {first['col']} of the SQL"
 
 
-def _renamed(statement: exp.Query, names: Mapping[str, str]) -> Iterator[_Edit]:
+def _table_renames(statement: exp.Query, names: Mapping[str, str]) -> Iterator[_Edit]:
     """Tables under the names by which they arrived; their columns still find them by an alias."""
     own = {cte.alias for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
@@ -229,18 +229,18 @@ def _renamed(statement: exp.Query, names: Mapping[str, str]) -> Iterator[_Edit]:
         if arrived == written:
             continue
         pieces = arrived.split(".") if len(parts) > 1 else [arrived]
-        alias = "" if table.alias or table.args.get("partition") else f" AS {quoted(parts[-1].name)}"
-        yield _Edit(parts[0].meta["start"], parts[-1].meta["end"] + 1, ".".join(map(quoted, pieces)) + alias)
+        alias = "" if table.alias or table.args.get("partition") else f" AS {quote_identifier(parts[-1].name)}"
+        yield _Edit(parts[0].meta["start"], parts[-1].meta["end"] + 1, ".".join(map(quote_identifier, pieces)) + alias)
 
 
-def _edited(text: str, edits: Iterable[_Edit], dialect: Dialect) -> str:
+def _apply_edits(text: str, edits: Iterable[_Edit], dialect: Dialect) -> str:
     done, result = 0, []
     for edit in sorted(edits, key=lambda edit: edit.start):
-        result += [_as_written(text[done : edit.start], dialect), edit.text]
+        result += [_escape_percent(text[done : edit.start], dialect), edit.text]
         done = edit.end
-    return "".join([*result, _as_written(text[done:], dialect)])
+    return "".join([*result, _escape_percent(text[done:], dialect)])
 
 
-def _as_written(text: str, dialect: Dialect) -> str:
+def _escape_percent(text: str, dialect: Dialect) -> str:
     """The MySQL driver looks for its `%(name)s` inside texts too; `%(any)%` is how it writes a percent sign."""
     return text.replace("%(", "%(percent)%(") if dialect == "mysql" else text

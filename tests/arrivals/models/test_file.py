@@ -2,7 +2,7 @@
 
 import pytest
 
-from platform_defs.arrivals.models.file import Contents, Known, checked, read_file
+from platform_defs.arrivals.models.file import FileContents, KnownKpis, check_file, read_file
 from platform_defs.arrivals.models.model import ComputedKpi, Kpi, Model
 from platform_defs.yaml_lines import YamlFileError
 
@@ -23,11 +23,11 @@ computed_kpis:
 """
 
 
-def loaded(text: str | bytes, known: Known = Known()) -> Contents:  # noqa: B008  # frozen
-    return checked(read_file(text if isinstance(text, bytes) else text.encode(), "models.yaml"), known)
+def loaded(text: str | bytes, known: KnownKpis = KnownKpis()) -> FileContents:  # noqa: B008  # frozen
+    return check_file(read_file(text if isinstance(text, bytes) else text.encode(), "models.yaml"), known)
 
 
-def problems(text: str | bytes, known: Known = Known()) -> list[str]:  # noqa: B008  # frozen
+def problems(text: str | bytes, known: KnownKpis = KnownKpis()) -> list[str]:  # noqa: B008  # frozen
     with pytest.raises(YamlFileError) as caught:
         loaded(text, known)
     return list(caught.value.problems)
@@ -147,20 +147,21 @@ def test_an_unquoted_time_and_a_day_after_are_due() -> None:
 
 def test_what_is_stored_already_counts() -> None:
     computed = "computed_kpis:\n  - {kpi_id: KC1, name: c, expression: KD1 - KC9}\n"
-    stored = Known({"KD1": "OTHER"}, {"KC9": ("KD1",)})
+    stored = KnownKpis({"KD1": "OTHER"}, {"KC9": ("KD1",)})
     assert loaded(computed, stored).computed[0].depends_on == ("KD1", "KC9")
     assert problems(computed) == ["models.yaml:2: computed KPI KC1: names the undefined KPI KD1"]
-    assert problems(computed, Known({"KD1": "OTHER"}, {"KC9": ("KC1",)})) == [
+    assert problems(computed, KnownKpis({"KD1": "OTHER"}, {"KC9": ("KC1",)})) == [
         "models.yaml:2: computed KPIs in a circle: KC9 -> KC1 -> KC9"
     ]
-    assert problems(GOOD, Known({"KD1001": "OTHER", "KC2001": "OTHER"})) == [
+    assert problems(GOOD, KnownKpis({"KD1001": "OTHER", "KC2001": "OTHER"})) == [
         "models.yaml:9: KPI KD1001 belongs to model OTHER",
         "models.yaml:13: KPI KC2001 belongs to model OTHER",
     ]
     assert (
-        problems(GOOD, Known({}, {"KD1001": ("KD1002",)}))[0] == "models.yaml:9: KPI KD1001 is a computed KPI already"
+        problems(GOOD, KnownKpis({}, {"KD1001": ("KD1002",)}))[0]
+        == "models.yaml:9: KPI KD1001 is a computed KPI already"
     )
-    assert problems(GOOD, Known({"KD1": "MODEL-01"}, {"KC9": ("KD1",)})) == [
+    assert problems(GOOD, KnownKpis({"KD1": "MODEL-01"}, {"KC9": ("KD1",)})) == [
         "models.yaml:2: KPI KD1 is gone from the model, but KC9 builds on it"
     ]
-    loaded(GOOD, Known({"KD1001": "MODEL-01", "KD1": "MODEL-01"}, {"KC2001": ("KD1",)}))
+    loaded(GOOD, KnownKpis({"KD1001": "MODEL-01", "KD1": "MODEL-01"}, {"KC2001": ("KD1",)}))

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from platform_defs.arrivals.models.kpi_expressions import InvalidExpression, cycles, named_kpis
+from platform_defs.arrivals.models.kpi_expressions import InvalidExpression, find_cycles, referenced_kpis
 
 IDS = st.from_regex(r"[AB][A1.-]{0,3}", fullmatch=True)
 TIDY_IDS = st.from_regex(r"[AB]([A1]|[.-][A1]){0,3}", fullmatch=True)
 
 
 def test_the_longest_known_id_wins_over_a_minus() -> None:
-    assert named_kpis("KD-1-KD", {"KD", "KD-1"}) == ("KD-1", "KD")
-    assert named_kpis("KD-1", {"KD"}) == ("KD",)
-    assert named_kpis("KD-KE", {"KD", "KE", "KD-KE"}) == ("KD-KE",)
-    assert named_kpis("KD - KE", {"KD", "KE", "KD-KE"}) == ("KD", "KE")
-    assert named_kpis("KD1/KD10", {"KD1", "KD10"}) == ("KD1", "KD10")
+    assert referenced_kpis("KD-1-KD", {"KD", "KD-1"}) == ("KD-1", "KD")
+    assert referenced_kpis("KD-1", {"KD"}) == ("KD",)
+    assert referenced_kpis("KD-KE", {"KD", "KE", "KD-KE"}) == ("KD-KE",)
+    assert referenced_kpis("KD - KE", {"KD", "KE", "KD-KE"}) == ("KD", "KE")
+    assert referenced_kpis("KD1/KD10", {"KD1", "KD10"}) == ("KD1", "KD10")
 
 
 def test_functions_and_words_are_no_kpis() -> None:
@@ -26,7 +26,7 @@ def test_functions_and_words_are_no_kpis() -> None:
     expression = (
         "ROUND(100.0 * A / NULLIF(COALESCE(B, 1e3), 0), 2) + CASE WHEN A > B THEN 1 ELSE CAST(B AS DECIMAL(9, 2)) END"
     )
-    assert named_kpis(expression, known) == ("A", "B")
+    assert referenced_kpis(expression, known) == ("A", "B")
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_functions_and_words_are_no_kpis() -> None:
 )
 def test_what_is_no_arithmetic_over_known_kpis_is_refused(expression: str, expected: str) -> None:
     with pytest.raises(InvalidExpression) as caught:
-        named_kpis(expression, {"A", "B"})
+        referenced_kpis(expression, {"A", "B"})
     assert expected in str(caught.value)
 
 
 @given(st.lists(IDS, min_size=1, max_size=5), st.sampled_from([" - ", " + ", "*", "/ ", " -"]))
 def test_ids_between_operators_are_found_in_order(ids: list[str], operator: str) -> None:
-    assert named_kpis(operator.join(ids), set(ids)) == tuple(dict.fromkeys(ids))
+    assert referenced_kpis(operator.join(ids), set(ids)) == tuple(dict.fromkeys(ids))
 
 
 @given(st.lists(TIDY_IDS, min_size=1, max_size=4), st.sets(TIDY_IDS, max_size=6))
@@ -66,7 +66,7 @@ def test_glued_by_hyphens_the_longest_known_id_wins_at_every_place(ids: list[str
     pieces = re.findall(rf"(?:{longest_first})(?=-|$)|.", "-".join(ids))
     # the longest may leave a rest that is no id: that is refused, and not what is shown here
     assume(known.issuperset(pieces[::2]) and set(pieces[1::2]) <= {"-"})
-    assert named_kpis("-".join(ids), known) == tuple(dict.fromkeys(pieces[::2]))
+    assert referenced_kpis("-".join(ids), known) == tuple(dict.fromkeys(pieces[::2]))
 
 
 @given(st.dictionaries(st.integers(0, 8).map(str), st.sets(st.integers(0, 8).map(str), max_size=3)))
@@ -79,7 +79,7 @@ def test_a_circle_is_found_exactly_where_one_can_walk_back(depends_on: dict[str,
             waiting = {after for each in waiting for after in depends_on.get(each, ())} - seen
         return start in seen
 
-    found = list(cycles(depends_on))
+    found = list(find_cycles(depends_on))
     assert bool(found) == any(reaches_itself(each) for each in depends_on)
     for circle in found:
         assert circle[0] == circle[-1]

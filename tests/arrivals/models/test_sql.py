@@ -3,7 +3,7 @@
 import pytest
 
 from platform_defs.arrivals.models.model import Kpi
-from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query, render
+from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query, render_query
 from tests.arrivals.models.making import AMOUNT, model
 
 
@@ -101,7 +101,7 @@ def test_only_dependencies_are_renamed_and_only_where_they_are_tables() -> None:
         " JOIN dw.shops_yyyymm s JOIN `other_yyyymmdd` JOIN own_yyyymm JOIN db.订单_yyyymmdd AS z"
     )
     tables = ["订单_yyyymmdd", "dw.shops_yyyymm", "own_yyyymm"]
-    query = render(model(sql, depends_on=tables, kpis=[Kpi("K`", "", "1")]), "mysql", "20`51219")
+    query = render_query(model(sql, depends_on=tables, kpis=[Kpi("K`", "", "1")]), "mysql", "20`51219")
     assert query.sql == (
         "WITH own_yyyymm AS (SELECT 1) SELECT '订单_yyyymmdd', 订单_yyyymmdd.a, 1 AS `K```"
         " FROM `订单_20``51219` AS `订单_yyyymmdd` JOIN `dw`.`shops_20``512` s JOIN `other_yyyymmdd`"

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from platform_defs.arrivals.models.file.reading import ModelFile
-from platform_defs.arrivals.models.kpi_expressions import InvalidExpression, cycles, named_kpis
+from platform_defs.arrivals.models.kpi_expressions import InvalidExpression, find_cycles, referenced_kpis
 from platform_defs.arrivals.models.model import ComputedKpi, Model
 from platform_defs.yaml_lines import Problem, YamlFileError
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownKpis:
     """The KPIs that are stored: extended ones with their model, computed ones with what they build on."""
 
     extended: Mapping[str, str] = field(default_factory=dict)
@@ -18,37 +18,37 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Contents:
+class FileContents:
     """A file without a problem."""
 
     models: tuple[Model, ...]
     computed: tuple[ComputedKpi, ...]
 
 
-def checked(file: ModelFile, known: Known) -> Contents:
+def check_file(file: ModelFile, known: KnownKpis) -> FileContents:
     """What the file defines, or a YamlFileError with all of its problems."""
     problems = list(file.problems)
     # the models of the file are defined by it alone
     others = {kpi_id: model for kpi_id, model in known.extended.items() if model not in file.model_lines}
-    problems += _taken(file, others, known)
+    problems += _kpis_of_others(file, others, known)
     defined = {*others, *known.computed, *file.extended_lines, *file.computed_lines}
     computed = []
     for kpi in file.computed:
         try:
-            depends_on = named_kpis(kpi.expression.value, defined)
+            depends_on = referenced_kpis(kpi.expression.value, defined)
             computed.append(ComputedKpi(kpi.kpi_id, kpi.name, kpi.expression.value.strip(), depends_on))
         except InvalidExpression as error:
             problems.append(Problem(kpi.expression.line, f"computed KPI {kpi.kpi_id}: {error}"))
     stored = {kpi_id: names for kpi_id, names in known.computed.items() if kpi_id not in file.computed_lines}
-    problems += _circles(file, stored | {kpi.kpi_id: kpi.depends_on for kpi in computed})
+    problems += _cycle_problems(file, stored | {kpi.kpi_id: kpi.depends_on for kpi in computed})
     if not problems:
-        problems += _left_behind(file, defined, known)
+        problems += _removed_but_used(file, defined, known)
     if problems:
         raise YamlFileError(file.name, problems)
-    return Contents(tuple(file.models), tuple(computed))
+    return FileContents(tuple(file.models), tuple(computed))
 
 
-def _taken(file: ModelFile, others: Mapping[str, str], known: Known) -> list[Problem]:
+def _kpis_of_others(file: ModelFile, others: Mapping[str, str], known: KnownKpis) -> list[Problem]:
     problems = [
         Problem(line, f"KPI {kpi_id} belongs to model {others[kpi_id]}")
         for lines in (file.extended_lines, file.computed_lines)
@@ -63,15 +63,15 @@ def _taken(file: ModelFile, others: Mapping[str, str], known: Known) -> list[Pro
     return problems
 
 
-def _circles(file: ModelFile, depends_on: Mapping[str, tuple[str, ...]]) -> list[Problem]:
+def _cycle_problems(file: ModelFile, depends_on: Mapping[str, tuple[str, ...]]) -> list[Problem]:
     problems = []
-    for circle in cycles(depends_on):
+    for circle in find_cycles(depends_on):
         line = next((file.computed_lines[kpi_id] for kpi_id in circle if kpi_id in file.computed_lines), 1)
         problems.append(Problem(line, f"computed KPIs in a circle: {' -> '.join(circle)}"))
     return problems
 
 
-def _left_behind(file: ModelFile, defined: set[str], known: Known) -> list[Problem]:
+def _removed_but_used(file: ModelFile, defined: set[str], known: KnownKpis) -> list[Problem]:
     """KPIs that the file takes from its models although a stored computed KPI builds on them."""
     return [
         Problem(file.model_lines[known.extended[gone]], f"KPI {gone} is gone from the model, but {kpi_id} builds on it")

@@ -26,7 +26,7 @@ _KPI_FIELDS = ("kpi_id", "name", "expression")
 
 
 @dataclass(frozen=True)
-class ReadComputed:
+class ComputedKpiEntry:
     """A computed KPI of which it is not yet known what it builds on."""
 
     kpi_id: str
@@ -40,7 +40,7 @@ class ModelFile:
 
     name: str
     models: list[Model] = field(default_factory=list)
-    computed: list[ReadComputed] = field(default_factory=list)
+    computed: list[ComputedKpiEntry] = field(default_factory=list)
     model_lines: dict[str, int] = field(default_factory=dict)
     extended_lines: dict[str, int] = field(default_factory=dict)
     computed_lines: dict[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
     )
     model_id = fields.matching_text("model_id", ID, _ID_RULE, longest=MAX_MODEL_ID)
     if model_id is not None:
-        _claim(file, file.model_lines, model_id, "model")
+        _claim_id(file, file.model_lines, model_id, "model")
     name = fields.text("name", longest=MAX_NAME)
     depends_on = fields.texts("depends_on", longest=MAX_TABLE)
     for table in depends_on:
@@ -127,7 +127,7 @@ def _read_kpis(fields: Fields, file: ModelFile, dimensions: list[Text]) -> list[
             kpi.text("expression"),
         )
         if kpi_id is not None:
-            _claim(file, file.extended_lines, kpi_id, "KPI")
+            _claim_id(file, file.extended_lines, kpi_id, "KPI")
             if kpi_id.value.lower() in columns:
                 kpi.problem(kpi_id.line, f"{kpi_id.value} is also a dimension: both would be one column")
         if expression is not None:
@@ -147,12 +147,12 @@ def _read_computed(node: yaml.Node, file: ModelFile) -> None:
     kpi_id = fields.matching_text("kpi_id", ID, _ID_RULE, longest=MAX_KPI_ID)
     name, expression = fields.text("name", longest=MAX_NAME), fields.text("expression")
     if kpi_id is not None:
-        _claim(file, file.computed_lines, kpi_id, "KPI")
+        _claim_id(file, file.computed_lines, kpi_id, "KPI")
     if kpi_id and name and expression:
-        file.computed.append(ReadComputed(kpi_id.value, name.value, expression))
+        file.computed.append(ComputedKpiEntry(kpi_id.value, name.value, expression))
 
 
-def _claim(file: ModelFile, lines: dict[str, int], claimed: Text, what: str) -> None:
+def _claim_id(file: ModelFile, lines: dict[str, int], claimed: Text, what: str) -> None:
     others = (lines,) if lines is file.model_lines else (file.extended_lines, file.computed_lines)
     first = next((known[claimed.value] for known in others if claimed.value in known), None)
     if first is None:
