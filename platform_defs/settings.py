@@ -41,7 +41,10 @@ class Settings(BaseSettings):
     auth: Literal["keys", "open"] = Field("keys", description="'open' is only allowed on a loopback bind")
     body_limit: int = Field(16 * MEBIBYTE, gt=0, description="Bytes of a request body after decompression")
     zone: str = Field("UTC", description="Zone of the deployment (webhook timestamps)")
-    webhook_allow: str = Field("", description="Callback networks that are allowed although private (CIDRs)")
+    http_allow: str = Field(
+        "", description="Private networks (CIDRs) that users' URLs may reach in any system: 10.1.0.0/16,fd00::/8"
+    )
+    webhook_allow: str = Field("", description="Further private networks (CIDRs), for webhook callbacks alone")
     webhook_key: SecretStr = Field(
         SecretStr(""),
         description="Key that webhook secrets are encrypted with, or env:NAME, file:PATH; empty means a file in the"
@@ -143,11 +146,11 @@ class Settings(BaseSettings):
             raise ValueError("expected 'embedded', bolt://host:port or neo4j://host:port")
         return value
 
-    @field_validator("webhook_allow")
+    @field_validator("http_allow", "webhook_allow")
     @classmethod
     def _networks(cls, value: str) -> str:
         try:
-            _parsed_networks(value)
+            _parse_networks(value)
         except ValueError as error:
             raise ValueError(f"expected networks such as 10.1.0.0/16, separated by commas: {error}") from None
         return value
@@ -160,8 +163,14 @@ class Settings(BaseSettings):
         return value
 
     @property
+    def http_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """Private networks that users' URLs may reach in any system."""
+        return _parse_networks(self.http_allow)
+
+    @property
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
-        return _parsed_networks(self.webhook_allow)
+        """Private networks that webhook callbacks may reach: those of any system, and further ones."""
+        return (*self.http_networks, *_parse_networks(self.webhook_allow))
 
     @property
     def unobserved_tenants(self) -> frozenset[int]:
@@ -224,7 +233,7 @@ def _is_graph_url(value: str) -> bool:
         return False
 
 
-def _parsed_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+def _parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 

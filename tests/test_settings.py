@@ -42,6 +42,8 @@ def test_dagster_has_a_database_of_its_own_beside_the_platforms(monkeypatch: pyt
         ("PLATFORM_LINEAGE_DEAD_LETTER_DAYS", "999999999", "PLATFORM_LINEAGE_DEAD_LETTER_DAYS: "),
         ("PLATFORM_ARRIVALS_RETENTION_DAYS", "999999999", "PLATFORM_ARRIVALS_RETENTION_DAYS: "),
         ("PLATFORM_AUTH", "none", "PLATFORM_AUTH: "),
+        ("PLATFORM_HTTP_ALLOW", "10.1.0.1/16", "PLATFORM_HTTP_ALLOW: expected networks such as 10.1.0.0/16"),
+        ("PLATFORM_WEBHOOK_ALLOW", "10.1.0.1/16", "PLATFORM_WEBHOOK_ALLOW: expected networks such as 10.1.0.0/16"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_variable_and_no_secret(

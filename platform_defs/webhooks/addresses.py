@@ -14,7 +14,6 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 Resolver = Callable[[str, int], Sequence[str]]
 
-MAX_URL = 512
 # characters of names and of addresses; httpx would escape others instead of refusing them
 _HOST = re.compile(rb"[0-9A-Za-z._:-]+")
 
@@ -118,8 +117,6 @@ def check_url(url: str, *, allow: Sequence[Network]) -> httpx.URL:
 
     An address that is written into the URL is checked here, a name only when it is resolved for a call.
     """
-    if len(url) > MAX_URL:
-        raise UrlRefused(f"expected at most {MAX_URL} characters, got {len(url)}")
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError, UnicodeError):
@@ -127,7 +124,7 @@ def check_url(url: str, *, allow: Sequence[Network]) -> httpx.URL:
     if parsed.scheme not in ("http", "https") or not _HOST.fullmatch(parsed.raw_host):
         raise UrlRefused("expected an absolute http or https URL")
     if parsed.userinfo:
-        raise UrlRefused("expected no user or password in the URL; `secret` is the place for them")
+        raise UrlRefused("expected no user or password in the URL; a secret is the place for them")
     if parsed.fragment:
         raise UrlRefused("expected no fragment (#…): it would never be sent")
     if parsed.port is not None and not 0 < parsed.port < 65536:
@@ -163,5 +160,6 @@ def _refusal(host: str, found: Sequence[Address]) -> str:
     shown = ", ".join(str(address) for address in found)
     meaning = "" if shown == host else f" ({shown})"
     return (
-        f"{host}{meaning} is not a public address; PLATFORM_WEBHOOK_ALLOW names networks that are allowed all the same"
+        f"{host}{meaning} is not a public address; PLATFORM_HTTP_ALLOW names private networks that are allowed,"
+        " PLATFORM_WEBHOOK_ALLOW further ones for webhooks"
     )

@@ -1,6 +1,7 @@
 """Which addresses a callback may have, whatever they are written as."""
 
 import threading
+from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -9,8 +10,15 @@ from platform_defs.arrivals.errors import InvalidSubscription
 from platform_defs.arrivals.notify.subscriptions import check_callback
 from platform_defs.errors import SettingsError
 from platform_defs.settings import Settings
-from platform_defs.webhooks.addresses import is_permitted, permitted_addresses, resolve_by_system, with_timeout
-from platform_defs.webhooks.errors import AddressRefused
+from platform_defs.webhooks.addresses import (
+    Network,
+    check_url,
+    is_permitted,
+    permitted_addresses,
+    resolve_by_system,
+    with_timeout,
+)
+from platform_defs.webhooks.errors import AddressRefused, UrlRefused
 
 INSIDE = (
     "127.0.0.1",
@@ -163,3 +171,25 @@ def test_allowed_networks_are_read_from_the_settings_and_a_mistake_names_the_var
     monkeypatch.setenv("PLATFORM_WEBHOOK_ALLOW", "10.1.0.1/16")
     with pytest.raises(SettingsError, match=r"^PLATFORM_WEBHOOK_ALLOW: expected networks such as 10\.1\.0\.0/16"):
         Settings.load()
+
+
+def test_a_webhook_reaches_the_networks_of_either_variable_and_other_calls_only_those_of_any_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PLATFORM_HTTP_ALLOW", "10.1.0.0/16")
+    monkeypatch.setenv("PLATFORM_WEBHOOK_ALLOW", "10.2.0.0/16")
+    settings = Settings.load()
+
+    def reaches(address: str, allow: Sequence[Network]) -> bool:
+        try:
+            check_url(f"http://{address}/", allow=allow)
+            permitted_addresses("inside.example", 80, allow=allow, resolver=lambda host, port: [address])
+        except (UrlRefused, AddressRefused):
+            return False
+        return True
+
+    asked = ("10.1.0.1", "10.2.0.1", "10.3.0.1")
+    assert [reaches(address, settings.webhook_networks) for address in asked] == [True, True, False]
+    assert [reaches(address, settings.http_networks) for address in asked] == [True, False, False]
+    with pytest.raises(AddressRefused, match=r"PLATFORM_HTTP_ALLOW .* PLATFORM_WEBHOOK_ALLOW"):
+        permitted_addresses("10.3.0.1", 80, allow=settings.http_networks, resolver=resolve_by_system)

@@ -18,12 +18,16 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from platform_defs.arrivals.notify import subscriptions
+from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.attempts import AttemptResult, DeliveryDecision, decide_delivery
+from platform_defs.webhooks.deliveries import Message
 from platform_defs.webhooks.errors import NotRedeliverable
 from platform_defs.webhooks.per_host import Host, choose_deliveries, host_of
+from platform_defs.webhooks.recipients import Recipient
+from platform_defs.webhooks.sender import open_sender
 from tests.needs import ROOT
 from tests.waiting import until
 from tests.webhooks.receiver import (
@@ -390,3 +394,40 @@ def test_a_running_sender_survives_a_database_that_does_not_answer(
                 thread.join()
     finally:
         engine.dispose()
+
+
+@sqlite
+def test_a_network_that_any_system_may_reach_is_open_to_webhooks_too(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    with_kpis(engine)
+
+    def send_due() -> int:
+        sender = open_sender(Settings.load(), engine)
+        try:
+            return sender.send_due()
+        finally:
+            sender.close()
+
+    with receiving() as receiver:
+        subscribe(engine, tmp_path, receiver.url(), retry_num=0)
+        notify(engine)
+        assert (send_due(), receiver.received) == (1, [])
+        monkeypatch.setenv("PLATFORM_HTTP_ALLOW", "127.0.0.0/8")
+        assert deliveries.redeliver_all(engine) == 1
+        assert (send_due(), len(receiver.received)) == (1, 1)
+
+
+def test_any_system_has_its_own_message_delivered_without_a_subscription(engine: Engine, tmp_path: Path) -> None:
+    message = Message(event_id=7, subject="pubmed", batch="2025-12-19", body='{"event":"HARVESTED"}', at=EVENT)
+    with receiving(answers(500, 410, 200)) as receiver, sending(engine, tmp_path) as sender:
+        recipient = Recipient("a" * 64, receiver.url(), None, None, retry_num=0, subscription_ids=())
+        for _ in range(2):
+            with engine.begin() as connection:
+                deliveries.write(connection, message, [recipient])
+        for status in ("DEAD", "DEAD", "DELIVERED"):
+            assert sender.send_due() == 1
+            assert only(engine).status == status
+            deliveries.redeliver_all(engine)
+    assert {request.body for request in receiver.received} == {b'{"event":"HARVESTED"}'}

@@ -21,6 +21,7 @@ from platform_defs.webhooks.recipients import DISABLED, ENABLED, MAX_REASON
 DEFAULT_RETRIES = 3
 MAX_RETRIES = 100
 MAX_NAME = 64
+MAX_URL = 512
 
 _table = metrics_webhook_subscription
 MayReference = Callable[[str], bool]
@@ -110,6 +111,9 @@ def remove(engine: Engine, subscription_id: int, *, team: str | None = None) -> 
 
 
 def check_callback(url: str, *, allow: Sequence[Network]) -> None:
+    """Raises InvalidSubscription if the URL cannot be stored or must not be called."""
+    if len(url) > MAX_URL:
+        raise InvalidSubscription("callbackUrl", f"expected at most {MAX_URL} characters, got {len(url)}")
     try:
         check_url(url, allow=allow)
     except UrlRefused as error:
