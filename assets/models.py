@@ -43,7 +43,7 @@ from platform_defs.arrivals.models.model import Model
 from platform_defs.errors import PlatformError, StoreError, one_line
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
-from platform_defs.work.definition_versions import rows_of
+from platform_defs.work.definition_versions import read_digest
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 from resources.model_execution import ModelExecutionResource
@@ -206,7 +206,7 @@ def stored() -> Stored:
     try:
         with DatabaseResource().opened() as engine:
             # the rows first: a model that is published in between is then loaded once more, not missed
-            rows, models = read(engine, lambda connection: (rows_of(connection), load_models(connection)))
+            rows, models = read(engine, lambda connection: (read_digest(connection), load_models(connection)))
     except SQLAlchemyError as error:
         raise StoreError(f"the published models cannot be read: {one_line(error)}") from None
     return Stored([model for model in models.values() if model.published], rows)

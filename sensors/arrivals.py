@@ -39,7 +39,7 @@ from platform_defs.store.tables.arrivals import metrics_task_log
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.kinds_of_work import WEBHOOK_SEND
 from platform_defs.work import rows
-from platform_defs.work.definition_versions import rows_of
+from platform_defs.work.definition_versions import read_digest
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 
@@ -138,7 +138,7 @@ def _send_overdue(engine: Engine, now: datetime) -> bool:
     if not read(engine, lambda connection: deliveries.count_overdue(connection, UNSENT)):
         return False
     interval = int(now.timestamp() // UNSENT.total_seconds())
-    rows.ensure(engine, WEBHOOK_SEND, key=f"{WEBHOOK_SEND}:{interval}")
+    rows.enqueue_unless_open(engine, WEBHOOK_SEND, key=f"{WEBHOOK_SEND}:{interval}")
     return True
 
 
@@ -152,7 +152,7 @@ def _reload_if_behind(context: SensorEvaluationContext, server: CodeServer, rows
 
 
 def _rows(engine: Engine) -> str:
-    return read(engine, rows_of)
+    return read(engine, read_digest)
 
 
 def _tell_late(instance: DagsterInstance, engine: Engine, zone: ZoneInfo, now: datetime, lookback: timedelta) -> None:

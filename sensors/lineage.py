@@ -39,7 +39,7 @@ def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
         if not is_needed(engine):
             return SkipReason("the graph has all events")
         interval = int(datetime.now(UTC).timestamp() // RECOVERY_INTERVAL_S)
-        row = rows.ensure(engine, LINEAGE_APPLY, key=f"{LINEAGE_APPLY}:{interval}")
+        row = rows.enqueue_unless_open(engine, LINEAGE_APPLY, key=f"{LINEAGE_APPLY}:{interval}")
     return SkipReason(f"work {row.id} applies what the graph lacks, as run {row.run_id}")
 
 

@@ -1,4 +1,4 @@
-"""Recovery for rows of work: while no runner of ours executes them, Dagster's own launcher does."""
+"""The sensor for times without a runner: rows of work become ordinary Dagster runs, new definitions are loaded."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,26 +18,31 @@ from sqlalchemy import Engine
 
 from assets.arrivals import arrival_report, model_run, webhook_send
 from assets.lineage import lineage_apply
+from assets.models import ROWS
 from assets.selfcheck import selfcheck
 from platform_defs.runner.closing import close
+from platform_defs.runner.code_server import CodeServer, ask
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.runner.launcher import WarmRunLauncher
-from platform_defs.work import rows, runners
+from platform_defs.settings import Settings
+from platform_defs.store.engine import read
+from platform_defs.work import leases, rows, runners
+from platform_defs.work.definition_versions import read_digest
 from platform_defs.work.errors import WorkError
 from platform_defs.work.jobs import WORK_TAG
-from platform_defs.work.rows import Status, Work
+from platform_defs.work.rows import DAGSTER_RUN, Status, Work
 from resources.database import DatabaseResource
 
-# A runner looks every second; what still waits after this is nobody's.
+# A living runner looks every second: a row that is still queued after this time has no runner.
 PATIENCE = timedelta(seconds=5)
-# From handing a row over to seeing its run; beyond it the request was lost and the row waits again.
+# How long Dagster may take to create the run of a request; then the request was lost, and the row is queued again.
 HANDOVER = timedelta(minutes=2)
-# A supervisor brings a runner back within seconds; a run that waits longer would wait for ever.
-COMES_BACK = timedelta(minutes=2)
-# Ticks that are further apart saw nothing of what was in between.
-APART = timedelta(minutes=1)
-ROWS_A_TICK = 50
-_OUTCOMES = {
+# A supervisor starts a runner again within seconds; without one for this long, waiting runs are failed.
+WITHOUT_RUNNER = timedelta(minutes=2)
+# After a longer pause between two ticks nobody knows whether a runner was alive in the meantime.
+LONGEST_PAUSE = timedelta(minutes=1)
+ROWS_PER_TICK = 50
+_WORK_STATUS = {
     DagsterRunStatus.SUCCESS: Status.SUCCEEDED,
     DagsterRunStatus.FAILURE: Status.FAILED,
     DagsterRunStatus.CANCELED: Status.CANCELED,
@@ -45,75 +50,90 @@ _OUTCOMES = {
 
 
 @sensor(
-    # every job that a kind of work names
+    # Must list the job of every kind of work: Dagster refuses a request for any other job.
     jobs=[arrival_report, lineage_apply, model_run, selfcheck, webhook_send],
     minimum_interval_seconds=5,
     default_status=DefaultSensorStatus.RUNNING,
 )
 def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
-    """Closes rows whose handed-over run has ended, then hands over what no runner takes."""
+    """Closes rows of work whose Dagster run has ended, then requests a run for each row that no runner takes."""
     with DatabaseResource().opened() as engine:
-        _close_ended(context, engine)
-        ours = isinstance(context.instance.run_launcher, WarmRunLauncher)
-        if ours and runners.alive(engine):
+        reload_if_behind(context, CodeServer(Settings.load(), engine), read(engine, read_digest))
+        _close_ended_rows(context, engine)
+        uses_runner = isinstance(context.instance.run_launcher, WarmRunLauncher)
+        if uses_runner and runners.living_runners(engine):
             context.update_cursor("")
             yield SkipReason("a runner is alive and takes the rows itself")
             return
-        if not ours:
-            _close_stranded(context, engine, "the runner that it was launched for is not configured any more")
-        elif _none_comes_back(context, datetime.now(UTC)):
-            _close_stranded(context, engine, "no runner has come back to execute it")
-        for row in _unclaimed(engine):
+        if not uses_runner:
+            _close_launched_runs(context, engine, "the runner that it was launched for is not configured any more")
+        elif _is_long_without_runner(context, datetime.now(UTC)):
+            _close_launched_runs(context, engine, "no runner has come back to execute it")
+        for row in _claim_waiting(engine, without=DAGSTER_RUN):
             try:
-                yield _request(row)
-            except WorkError as error:  # one row that cannot be executed must not keep the others
+                yield _run_request(row)
+            except WorkError as error:  # A row that cannot be executed must not hold up the others.
                 rows.finish(engine, row.id, Status.FAILED, error=str(error))
 
 
-def _none_comes_back(context: SensorEvaluationContext, now: datetime) -> bool:
-    """The cursor holds since when ticks have found no runner, and the last of them."""
+def reload_if_behind(context: SensorEvaluationContext, server: CodeServer, present: str) -> None:
+    """Asks the code server to load definitions whose rows changed; only under a launcher other than ours.
+
+    Under our launcher the runner asks. `present` is the digest of the present version counters.
+    """
+    if isinstance(context.instance.run_launcher, WarmRunLauncher) or context.repository_def is None:
+        return
+    loaded = (context.repository_def.metadata or {}).get(ROWS)
+    if loaded is not None and loaded.value != present:
+        ask(server)
+
+
+def _is_long_without_runner(context: SensorEvaluationContext, now: datetime) -> bool:
+    """The cursor holds two times: since when every tick found no runner, and the last of these ticks."""
     since, _, last = (context.cursor or "").partition(" ")
-    if not last or now - datetime.fromisoformat(last) > APART:
+    if not last or now - datetime.fromisoformat(last) > LONGEST_PAUSE:
         since = now.isoformat()
     context.update_cursor(f"{since} {now.isoformat()}")
-    return now - datetime.fromisoformat(since) > COMES_BACK
+    return now - datetime.fromisoformat(since) > WITHOUT_RUNNER
 
 
-def _close_stranded(context: SensorEvaluationContext, engine: Engine, reason: str) -> None:
-    """Runs that Dagster launched: a sensor cannot hand them to a launcher, so whoever wants one launches it again."""
-    for row in rows.claim(engine, rows.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE, only=rows.DAGSTER_RUN):
+def _close_launched_runs(context: SensorEvaluationContext, engine: Engine, reason: str) -> None:
+    """Fails runs that Dagster launched through our launcher. A sensor cannot launch an existing run a second time."""
+    for row in _claim_waiting(engine, only=DAGSTER_RUN):
         close(context.instance, engine, row, f"Not started: {reason}.")
 
 
-def _unclaimed(engine: Engine) -> list[Work]:
-    """What Dagster itself launched is not among it: its run exists, and only waits for a runner."""
-    return rows.claim(engine, rows.LAUNCHER, ROWS_A_TICK, lease=None, waiting_for=PATIENCE, without=rows.DAGSTER_RUN)
-
-
-def _request(row: Work) -> RunRequest:
-    wanted = job_launch(row.kind, row.payload)
-    return RunRequest(
-        run_key=f"work-{row.id}-{row.attempts}",
-        job_name=wanted.job_name,
-        run_config=dict(wanted.run_config),
-        tags={**wanted.tags, WORK_TAG: str(row.id)},
-        partition_key=wanted.partition_key,
+def _claim_waiting(engine: Engine, *, only: str | None = None, without: str | None = None) -> list[Work]:
+    return leases.claim(
+        engine, leases.DAGSTER, ROWS_PER_TICK, lease=None, waiting_for=PATIENCE, only=only, without=without
     )
 
 
-def _close_ended(context: SensorEvaluationContext, engine: Engine) -> None:
-    handed_over = rows.handed_over(engine)
+def _run_request(row: Work) -> RunRequest:
+    launch = job_launch(row.kind, row.payload)
+    return RunRequest(
+        run_key=f"work-{row.id}-{row.attempts}",
+        job_name=launch.job_name,
+        run_config=dict(launch.run_config),
+        tags={**launch.tags, WORK_TAG: str(row.id)},
+        partition_key=launch.partition_key,
+    )
+
+
+def _close_ended_rows(context: SensorEvaluationContext, engine: Engine) -> None:
+    """Closes rows whose requested run has ended; rows whose run was never created are queued again."""
+    handed_over = leases.rows_handed_to_dagster(engine)
     if not handed_over:
         return
-    wanted = RunsFilter(tags={WORK_TAG: [str(row.id) for row in handed_over]})
-    runs: dict[str, DagsterRun] = {run.tags[WORK_TAG]: run for run in context.instance.get_runs(wanted)}
+    of_these_rows = RunsFilter(tags={WORK_TAG: [str(row.id) for row in handed_over]})
+    runs: dict[str, DagsterRun] = {run.tags[WORK_TAG]: run for run in context.instance.get_runs(of_these_rows)}
     for row in handed_over:
         run = runs.get(str(row.id))
-        if run is not None and run.status in _OUTCOMES:
+        if run is not None and run.status in _WORK_STATUS:
             error = None if run.status is DagsterRunStatus.SUCCESS else f"run {run.run_id} is {run.status.value}"
-            rows.finish(engine, row.id, _OUTCOMES[run.status], error=error, run_id=run.run_id)
+            rows.finish(engine, row.id, _WORK_STATUS[run.status], error=error, run_id=run.run_id)
         elif run is None and row.heartbeat_at and datetime.now(UTC) - row.heartbeat_at > HANDOVER:
-            rows.give_back(engine, rows.LAUNCHER, [row.id])
+            leases.give_back(engine, leases.DAGSTER, [row.id])
 
 
 def definitions() -> Definitions:

@@ -26,7 +26,7 @@ def status(as_json: bool) -> None:
     """The runners that are alive, their slots and the queue; exit code 1 if none is."""
     engine = open_engine(Settings.load().database_url)
     migrate.require_current(engine)
-    alive, queue = runners.alive(engine), rows.counts(engine)
+    alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
     engine.dispose()
     if as_json:
         shown = [
@@ -55,7 +55,7 @@ def _serve() -> None:
     from platform_defs import dagster_instance
 
     # first: a runner that the home does not admit must change nothing there
-    with wake.listening(settings.home) as listener:
+    with wake.open_listener(settings.home) as listener:
         dagster_instance.prepare(settings)
         os.environ.update(dagster_instance.environment(settings))
 

@@ -26,7 +26,7 @@ def command(as_json: bool, timeout: float) -> None:
     settings = Settings.load()
     engine = open_engine(settings.database_url)
     migrate.require_current(engine)
-    if wake(settings.home) or runners.alive(engine):
+    if wake(settings.home) or runners.living_runners(engine):
         run_id, found = _as_row_of_work(settings, engine, timeout)
     else:
         run_id, found = _here(settings)

@@ -22,7 +22,7 @@ from platform_defs.dagster_instance import LOCATION, MODULE
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
-from platform_defs.work import rows
+from platform_defs.work import leases, rows
 from platform_defs.work.jobs import WORK_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status
@@ -59,7 +59,7 @@ def main(order: dict[str, Any]) -> int:
     random.seed()
     settings = Settings.load()
     engine = open_engine(settings.database_url, pool_size=2)
-    if not rows.mark_started(engine, order["owner"], order["id"], ProcessId.current()):
+    if not leases.mark_started(engine, order["owner"], order["id"], ProcessId.current()):
         return 0  # the lease was lost between claim and fork: whoever has the row now will start it
     with DagsterInstance.get() as instance, capture_interrupts():
         run = _recorded_run(instance, settings, order)

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from platform_defs.errors import PlatformError, one_line
 from platform_defs.settings import Settings
-from platform_defs.work.definition_versions import rows_changed_at
+from platform_defs.work.definition_versions import last_change
 
 # A load of many models is many commands: one reload follows the last of them.
 QUIET_S = 2.0
@@ -48,7 +48,7 @@ class CodeServer:
         if not self._workspace.exists():
             return False
         started = datetime.fromtimestamp(self._workspace.stat().st_mtime, UTC)
-        changed = rows_changed_at(self._engine)
+        changed = last_change(self._engine)
         return changed is not None and changed >= started
 
     def reload(self) -> None:

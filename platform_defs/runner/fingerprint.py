@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from platform_defs.runner.fork_server_process import ROOT
 from platform_defs.store.engine import read
-from platform_defs.work.definition_versions import rows_of
+from platform_defs.work.definition_versions import read_digest
 
 PACKAGES = ("platform_defs", "assets", "sensors", "resources")
 
@@ -35,7 +35,7 @@ def fingerprint(engine: Engine) -> Fingerprint:
     for package in PACKAGES:
         for path, stat in sorted(_sources(ROOT / package)):
             code.update(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}\n".encode())
-    return Fingerprint(code.hexdigest(), read(engine, rows_of))
+    return Fingerprint(code.hexdigest(), read(engine, read_digest))
 
 
 def _sources(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

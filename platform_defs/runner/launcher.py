@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from platform_defs.runner.closing import close
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
-from platform_defs.work import rows, runners
+from platform_defs.work import leases, rows, runners
 from platform_defs.work.rows import DAGSTER_RUN, Status
 from platform_defs.work.wake import wake
 
@@ -57,7 +57,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
     def launch_run(self, context: LaunchRunContext) -> None:
         run = context.dagster_run
         home = Settings.load().home
-        if not wake(home) and not runners.alive(self._engine):
+        if not wake(home) and not runners.living_runners(self._engine):
             self._instance.report_engine_event(
                 "No runner is alive: this run starts cold, in a process of the code server.", run, cls=type(self)
             )
@@ -72,7 +72,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             return False
         if GRPC_INFO_TAG in run.tags:
             return bool(self._cold.terminate(run_id))  # type: ignore[no-untyped-call]
-        row = rows.by_run(self._engine, run_id)
+        row = rows.find_by_run_id(self._engine, run_id)
         if row is None or row.status.is_final:
             return False
         # first: a process that is told to end before its run is canceling would report a failure
@@ -94,7 +94,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         if GRPC_INFO_TAG in run.tags:
             # a cold run's process belongs to the code server, which reports its end itself
             return CheckRunHealthResult(WorkerStatus.RUNNING, "cold run of the code server")
-        row = rows.by_run(self._engine, run.run_id)
+        row = rows.find_by_run_id(self._engine, run.run_id)
         if row is None:
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "the runner has no row of work for this run")
         worker = None if row.process is None else str(row.process.pid)
@@ -106,14 +106,14 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             return CheckRunHealthResult(WorkerStatus.FAILED, row.error or row.status.lower(), run_worker_id=worker)
         if row.process is None:
             return CheckRunHealthResult(WorkerStatus.RUNNING, "is about to start, or waits again if its runner is gone")
-        if row.id in {item.id for item in rows.lost(self._engine)} and not row.is_seen_at_work:
+        if row.id in {item.id for item in leases.rows_with_expired_lease(self._engine)} and not row.is_alive_here:
             return CheckRunHealthResult(
                 WorkerStatus.FAILED, f"the lease of runner {row.lease_owner} ran out", run_worker_id=worker
             )
         return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=worker)
 
     def get_run_worker_debug_info(self, run: DagsterRun, include_container_logs: bool | None = True) -> str | None:
-        row = rows.by_run(self._engine, run.run_id)
+        row = rows.find_by_run_id(self._engine, run.run_id)
         if row is None:
             return None
         return f"row of work {row.id}: {row.status}, runner {row.lease_owner or 'none yet'}" + (

@@ -28,7 +28,7 @@ from platform_defs.runner.fingerprint import Fingerprint, fingerprint
 from platform_defs.runner.fork_server import Exited, ForkServer, Gone, LoadFailed, Ready, Started, describe_exit
 from platform_defs.runner.metrics import Measures
 from platform_defs.settings import Settings
-from platform_defs.work import rows, runners, wake
+from platform_defs.work import leases, rows, runners, wake
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import DAGSTER_RUN, Work
 
@@ -38,6 +38,8 @@ FIRST_LOAD_S = 5.0
 RELOAD_S = 60.0
 KEEP_LOGS_S = 7 * 86_400
 CLEANING_S = 3600
+# An adopted process is no descendant of the runner: should the runner be killed as well, nobody else would end it.
+ADOPTED_GRACE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +63,7 @@ class Runner:
         self._engine = engine
         self._instance = instance
         self._me = ProcessId.current()
-        self._name = runners.name_of(self._me)
+        self._name = self._me.full_name
         self._running: dict[int, Running] = {}
         self._current: ForkServer | None = None
         self._loading: ForkServer | None = None
@@ -89,7 +91,7 @@ class Runner:
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        self._selector.register(listener, selectors.EVENT_READ, lambda: wake.drain(listener))
+        self._selector.register(listener, selectors.EVENT_READ, lambda: wake.discard_wake_ups(listener))
         self._selector.register(woken, selectors.EVENT_READ, lambda: _drain(woken))
         try:
             while not (self._stopping and not self._running):
@@ -229,7 +231,7 @@ class Runner:
             return
         # rows that wait for the definitions must not keep those from a slot that do not
         without = None if self._has_all(wanted) else DAGSTER_RUN
-        claimed = rows.claim(self._engine, self._name, free, without=without)
+        claimed = leases.claim(self._engine, self._name, free, without=without)
         if not claimed:
             return
         ready: list[Work] = []
@@ -239,7 +241,7 @@ class Runner:
             has_code, has_all = self._has_code(wanted), self._has_all(wanted)
             ready = [row for row in claimed if (has_all if row.kind == DAGSTER_RUN else has_code)]
         finally:
-            rows.give_back(self._engine, self._name, [row.id for row in claimed if row not in ready])
+            leases.give_back(self._engine, self._name, [row.id for row in claimed if row not in ready])
         for row in ready:
             self._running[row.id] = Running(row, server=self._current)
             # a fork server that was killed takes no order; its end is heard next and gives the row back
@@ -270,7 +272,7 @@ class Runner:
         """The process has ended: whatever it left open is closed here, with the reason."""
         row = rows.get(self._engine, item.work.id)
         if item.pid is None and item.process is None and row.process is None:
-            rows.give_back(self._engine, self._name, [row.id])  # it never started
+            leases.give_back(self._engine, self._name, [row.id])  # it never started
             self._forget(item)
             return
         if not row.status.is_final and row.lease_owner != self._name:
@@ -315,7 +317,7 @@ class Runner:
 
     def _end_requested(self) -> None:
         if self._running:
-            for work_id in rows.cancel_requests(self._engine, self._name):
+            for work_id in leases.ids_to_cancel(self._engine, self._name):
                 if work_id in self._running:
                     self._terminate(self._running[work_id])
 
@@ -334,23 +336,23 @@ class Runner:
 
     def _terminate(self, item: Running) -> None:
         if item.kill_at is None and item.process is not None:
-            item.process.send(signal.SIGTERM)
+            item.process.signal_group(signal.SIGTERM)
             item.kill_at = time.monotonic() + self._grace(item)
 
     def _grace(self, item: Running) -> float:
         if not self._stopping:
             return self._settings.runner_grace_s
-        return min(self._settings.runner_grace_s, rows.STOP_GRACE_S if item.server else rows.ADOPTED_GRACE_S)
+        return min(self._settings.runner_grace_s, runners.STOP_GRACE_S if item.server else ADOPTED_GRACE_S)
 
     def _kill_overdue(self) -> None:
         for item in self._running.values():
             if item.kill_at is not None and time.monotonic() >= item.kill_at and item.process is not None:
-                item.process.send(signal.SIGKILL)
+                item.process.signal_group(signal.SIGKILL)
                 item.kill_at = time.monotonic() + 1.0
 
     def _end_taken_away(self) -> None:
         """A row that another runner closed, because our lease ran out, has a process that must not go on here."""
-        mine = rows.owned(self._engine, self._name)
+        mine = leases.owned_ids(self._engine, self._name)
         for item in self._running.values():
             if item.work.id in mine or item.ended is not None:
                 item.lost_at = None
@@ -364,13 +366,13 @@ class Runner:
     def _recover(self) -> None:
         """Rows of a runner of this machine that is gone: closed if their process is, else watched or ended."""
         self._beat()
-        runners.forget_old(self._engine)
-        for row in rows.running(self._engine):
-            runner = row.runner_here
+        runners.delete_old_records(self._engine)
+        for row in leases.running_rows(self._engine):
+            runner = row.local_runner
             if runner is None or runner.is_alive():
                 continue
             if row.process is None:
-                rows.give_back(self._engine, str(row.lease_owner), [row.id])
+                leases.give_back(self._engine, str(row.lease_owner), [row.id])
             elif not row.process.is_alive():
                 reason = f"process {row.process.pid} ended while its runner was away"
                 close(self._instance, self._engine, row, f"{reason}{self._last_words(row)}")
@@ -378,7 +380,7 @@ class Runner:
                 self._adopt(row, row.process)
 
     def _adopt(self, row: Work, process: ProcessId) -> None:
-        rows.adopt(self._engine, str(row.lease_owner), self._name, [row.id])
+        leases.adopt(self._engine, str(row.lease_owner), self._name, [row.id])
         item = self._running[row.id] = Running(row, pid=process.pid, process=process)
         self._watch(item)
         if self._settings.runner_orphans == "end":
@@ -402,12 +404,12 @@ class Runner:
 
     def _close_lost(self) -> None:
         """Leases that ran out elsewhere: their runner is gone or cut off, and nobody else will say so."""
-        for row in [row for row in rows.lost(self._engine) if row.id not in self._running]:
+        for row in [row for row in leases.rows_with_expired_lease(self._engine) if row.id not in self._running]:
             if row.process is None:
-                rows.give_back(self._engine, str(row.lease_owner), [row.id])  # claimed, but never started
-            elif row.is_seen_at_work:
+                leases.give_back(self._engine, str(row.lease_owner), [row.id])  # claimed, but never started
+            elif row.is_alive_here:
                 # while its runner lives, that renews the lease as soon as the database lets it
-                if row.runner_here is not None and not row.runner_here.is_alive():
+                if row.local_runner is not None and not row.local_runner.is_alive():
                     self._adopt(row, row.process)
             else:
                 close(self._instance, self._engine, row, f"the lease of runner {row.lease_owner} ran out")
@@ -416,10 +418,10 @@ class Runner:
 
     def _beat(self) -> None:
         self._next_beat = time.monotonic() + runners.HEARTBEAT_S
-        rows.renew(self._engine, self._name, list(self._running))
+        leases.renew(self._engine, self._name, list(self._running))
         self._end_taken_away()
         self._measures.observe(slots=self._settings.runner_slots, busy=len(self._running))
-        runners.beat(
+        runners.record_heartbeat(
             self._engine,
             self._me,
             slots=self._settings.runner_slots,
@@ -438,7 +440,7 @@ class Runner:
         for end in sockets:
             end.close()
         self._selector.close()
-        self._guarded(lambda: runners.stop(self._engine, self._me))
+        self._guarded(lambda: runners.record_stop(self._engine, self._me))
 
 
 def _drain(end: socket.socket) -> None:

@@ -90,7 +90,7 @@ def runner_loaded(database: URL) -> Callable[[float], None]:
     def probe(started_at: float) -> None:
         engine = open_engine(database, pool_size=1)
         try:
-            alive = [r for r in runners.alive(engine) if r.started_at.timestamp() >= started_at]
+            alive = [r for r in runners.living_runners(engine) if r.started_at.timestamp() >= started_at]
         except (PlatformError, SQLAlchemyError) as error:
             raise NotReady(one_line(error)) from None
         finally:

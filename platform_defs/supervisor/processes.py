@@ -10,7 +10,7 @@ from platform_defs import dagster_instance
 from platform_defs.settings import Settings
 from platform_defs.supervisor import probes
 from platform_defs.supervisor.child import ChildSpec
-from platform_defs.work.rows import STOP_GRACE_S
+from platform_defs.work.runners import STOP_GRACE_S
 
 LOOPBACK = "127.0.0.1"
 

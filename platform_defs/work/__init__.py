@@ -1,1 +1,1 @@
-"""Rows of work and what every process knows of them: kinds, runners, processes, the wake-up. Knows no Dagster."""
+"""Rows of work and what every process needs around them: leases, runners, processes, the wake-up. Knows no Dagster."""

@@ -1,10 +1,11 @@
-"""Counters of the rows from which Dagster definitions are built, such as published models.
+"""Version counters of the rows from which Dagster definitions are built, such as published models.
 
-Every change of such rows raises its counter in the same transaction. Whoever loads definitions reads the counters
-first and so knows how new the loaded definitions are.
+Every transaction that changes such rows raises their counter. A process that loads definitions reads the counters
+first: then the definitions that it loads are at least as new as the counters that it read.
 """
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, func, select
@@ -14,24 +15,34 @@ from platform_defs.store.tables.work import definition_versions
 from platform_defs.store.upsert import upsert
 
 
-def rows_of(connection: Connection) -> str:
-    """The part of the fingerprint that publishing changes."""
-    digest = hashlib.sha256()
+def read_versions(connection: Connection) -> dict[str, int]:
+    """Name -> version of every counter."""
     query = select(definition_versions.c.name, definition_versions.c.version).order_by(definition_versions.c.name)
-    for name, version in connection.execute(query):
+    return {row.name: row.version for row in connection.execute(query)}
+
+
+def digest_of(versions: Mapping[str, int]) -> str:
+    """One text that differs if any of the counters does."""
+    digest = hashlib.sha256()
+    for name, version in sorted(versions.items()):
         digest.update(f"{name}\0{version}\n".encode())
     return digest.hexdigest()
 
 
-def rows_changed_at(engine: Engine) -> datetime | None:
-    """When a row from which definitions are built changed last."""
+def read_digest(connection: Connection) -> str:
+    """The digest of the present counters."""
+    return digest_of(read_versions(connection))
+
+
+def last_change(engine: Engine) -> datetime | None:
+    """When a row from which definitions are built last changed; None if none ever did."""
     newest = select(func.max(definition_versions.c.updated_at))
     found: datetime | None = read(engine, lambda connection: connection.execute(newest).scalar_one())
     return found
 
 
 def bump(connection: Connection, name: str) -> None:
-    """To be called in the transaction that changes rows from which definitions are built."""
+    """Raises a counter. To be called in the transaction that changes rows from which definitions are built."""
     upsert(
         connection,
         definition_versions,

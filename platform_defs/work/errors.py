@@ -1,21 +1,26 @@
-"""What can go wrong between a row of work and its run.
+"""Errors of rows of work and of the processes around them.
 
 PlatformError
-└── WorkError
-    ├── UnknownKind      no such kind of work
-    └── WorkTimeout      the row was not finished within the time its writer would wait
+└── WorkError            a row of work does not exist
+    ├── UnknownKind      a row has a kind that no system declares
+    ├── WorkTimeout      a row was not finished within the time that its writer would wait
+    └── HomeInUse        another runner already serves this PLATFORM_HOME
 """
 
 from platform_defs.errors import PlatformError
 
 
 class WorkError(PlatformError):
-    """A row of work could not be written, executed or waited for."""
+    """A row of work could not be found, executed or waited for."""
 
 
 class UnknownKind(WorkError):
-    """No such kind of work."""
+    """No system declares this kind of work."""
 
 
 class WorkTimeout(WorkError):
-    """The row is not finished yet."""
+    """The row of work is not finished yet."""
+
+
+class HomeInUse(WorkError):
+    """Another runner already serves this PLATFORM_HOME."""

@@ -1,4 +1,4 @@
-"""Naming processes beyond doubt: a pid alone may have been given to another process since."""
+"""Identifies processes for certain: the kernel gives the pid of an ended process to another one."""
 
 import contextlib
 import os
@@ -10,13 +10,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A pid together with the moment its process started (in clock ticks since boot)."""
+    """A pid together with the time at which its process started, in clock ticks since the machine booted."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> "ProcessId | None":
+        """The process that has this pid now, or None if there is none."""
         started = _start_ticks(pid)
         return None if started is None else cls(pid, started)
 
@@ -26,11 +27,24 @@ class ProcessId:
         assert identity is not None, "the current process exists"
         return identity
 
+    @classmethod
+    def on_this_machine(cls, full_name: str) -> "ProcessId | None":
+        """The process with this full name, or None if the name is of another machine or is no full name at all."""
+        if full_name.count(":") < 2:
+            return None
+        host, pid, started = full_name.rsplit(":", 2)
+        return cls(int(pid), int(started)) if host == hostname() else None
+
+    @property
+    def full_name(self) -> str:
+        """Names this process among those of all machines: `host:pid:started`."""
+        return f"{hostname()}:{self.pid}:{self.started}"
+
     def is_alive(self) -> bool:
         return _start_ticks(self.pid) == self.started
 
-    def send(self, signal_number: signal.Signals) -> bool:
-        """To the process and what it started in its group; False if it is gone."""
+    def signal_group(self, signal_number: signal.Signals) -> bool:
+        """Sends a signal to the process and the others of its process group; False if the process is gone."""
         if not self.is_alive():
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -48,7 +62,7 @@ def _start_ticks(pid: int) -> int | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # the command's name stands in parentheses and may itself hold spaces and parentheses
+    # The name of the command stands in parentheses and may itself contain spaces and parentheses.
     fields = text[text.rindex(")") + 2 :].split()
     state, started = fields[0], int(fields[19])
     return None if state == "Z" else started

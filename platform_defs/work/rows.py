@@ -1,31 +1,24 @@
-"""Rows of work: written by whoever wants a run, claimed under a lease, closed once, waited for. Knows no Dagster."""
+"""Rows of work: each asks for one Dagster run. Any process may write a row and wait for its result."""
 
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from platform_defs.store.claim import claim as claim_rows
 from platform_defs.store.engine import ATTEMPTS, read, transact
 from platform_defs.store.tables.work import work
 from platform_defs.work.errors import WorkError, WorkTimeout
-from platform_defs.work.processes import ProcessId, hostname
+from platform_defs.work.processes import ProcessId
 
-LEASE = timedelta(seconds=20)
-# What running work gets when the runner itself must stop: a stop of everything takes at most 10 s.
-STOP_GRACE_S = 3.0
-# An adopted process is no descendant of the runner, so nobody else ends it should the runner be killed in turn.
-ADOPTED_GRACE_S = 1.0
-# A run that Dagster asked the launcher for; every other kind names a job of ours (see kinds.py).
+# The kind of a row that Dagster's run launcher wrote for a run that already exists. Every other kind is declared by a
+# system (see jobs.py), and its run is created only when the row is executed.
 DAGSTER_RUN = "dagster_run"
-# The owner of rows that a sensor turned into ordinary run requests.
-LAUNCHER = "launcher"
 
 
 class Status(StrEnum):
@@ -51,6 +44,8 @@ def is_finished(status: ColumnElement[str]) -> ColumnElement[bool]:
 
 @dataclass(frozen=True)
 class Work:
+    """One row of work, as it was when it was read."""
+
     id: int
     kind: str
     payload: Mapping[str, Any]
@@ -58,6 +53,7 @@ class Work:
     status: Status
     attempts: int
     lease_owner: str | None
+    # The process that executes the run, once it has started.
     process: ProcessId | None
     created_at: datetime
     heartbeat_at: datetime | None
@@ -65,21 +61,37 @@ class Work:
     result: Any
     error: str | None
 
-    @property
-    def runner_here(self) -> ProcessId | None:
-        """The runner that has the lease, if it is one of this machine: elsewhere a pid says nothing."""
-        if self.lease_owner is None or self.lease_owner.count(":") < 2:
-            return None
-        host, pid, started = self.lease_owner.rsplit(":", 2)
-        return ProcessId(int(pid), int(started)) if host == hostname() else None
+    @classmethod
+    def from_row(cls, row: Row[Any]) -> "Work":
+        return cls(
+            id=row.id,
+            kind=row.kind,
+            payload=row.payload,
+            run_id=row.run_id,
+            status=Status(row.status),
+            attempts=row.attempts,
+            lease_owner=row.lease_owner,
+            process=None if row.pid is None else ProcessId(row.pid, row.process_started),
+            created_at=row.created_at,
+            heartbeat_at=row.heartbeat_at,
+            cancel_requested=row.cancel_requested_at is not None,
+            result=row.result,
+            error=row.error,
+        )
 
     @property
-    def is_seen_at_work(self) -> bool:
-        """Whether its process lives on this machine. Then a lease that ran out says that the database was busy.
+    def local_runner(self) -> ProcessId | None:
+        """The runner that has the lease, if it is on this machine: the pid of another machine means nothing here."""
+        return None if self.lease_owner is None else ProcessId.on_this_machine(self.lease_owner)
 
-        On SQLite it is for as long as one large transaction writes: nobody can renew a lease meanwhile.
+    @property
+    def is_alive_here(self) -> bool:
+        """Whether the process of the run is alive on this machine.
+
+        If it is, an expired lease only means that the database was too busy to renew it: on SQLite one large
+        transaction keeps every other writer waiting for as long as it lasts.
         """
-        return self.process is not None and self.runner_here is not None and self.process.is_alive()
+        return self.process is not None and self.local_runner is not None and self.process.is_alive()
 
 
 def enqueue(
@@ -91,76 +103,65 @@ def enqueue(
     run_id: str | None = None,
     priority: int = 100,
 ) -> Work:
-    """Writes the row; under a key that was used before, returns the row that is already there."""
-    row = {
-        "kind": kind,
-        "payload": dict(payload),
-        "idempotent_key": key,
-        "run_id": run_id or str(uuid.uuid4()),
-        "status": Status.QUEUED,
-        "priority": priority,
-    }
+    """Writes a row in a transaction of its own. If a row with the same key exists, returns that one instead."""
+    row = _new_row(kind, payload, priority) | {"idempotent_key": key}
+    if run_id is not None:
+        row["run_id"] = run_id
 
     def write(connection: Connection) -> Row[Any]:
         connection.execute(insert(work).values(row))
         return connection.execute(select(work).where(work.c.run_id == row["run_id"])).one()
 
     try:
-        return _from_row(transact(engine, write))
+        return Work.from_row(transact(engine, write))
     except IntegrityError:
-        # a retry after a lost answer finds its own row by run_id, a second writer finds the first by key
-        wanted = work.c.run_id == row["run_id"] if key is None else work.c.idempotent_key == key
-        found = read(engine, lambda connection: connection.execute(select(work).where(wanted)).one_or_none())
+        # Without a key the row can only exist because our own insert was committed and its answer was lost.
+        same = work.c.run_id == row["run_id"] if key is None else work.c.idempotent_key == key
+        found = read(engine, lambda connection: connection.execute(select(work).where(same)).one_or_none())
         if found is None:
             raise
-        return _from_row(found)
+        return Work.from_row(found)
 
 
-def ensure(engine: Engine, kind: str, *, key: str) -> Work:
-    """The open row of a kind whose every run does all there is to do, or a new one: a second would only take a slot."""
-    mine = (work.c.kind == kind) & work.c.status.in_([Status.QUEUED, Status.RUNNING])
-    query = select(work).where(mine).order_by(work.c.id).limit(1)
+def enqueue_unless_open(engine: Engine, kind: str, *, key: str) -> Work:
+    """Returns the open row of this kind, or writes one. For kinds of which every run does all that there is to do."""
+    is_open = (work.c.kind == kind) & work.c.status.in_(sorted(OPEN_STATUSES))
+    query = select(work).where(is_open).order_by(work.c.id).limit(1)
     found = read(engine, lambda connection: connection.execute(query).one_or_none())
-    # two that look at the same time both find none: the key then makes their rows one
-    return enqueue(engine, kind, {}, key=key) if found is None else _from_row(found)
+    # Two processes may both find no open row: then the key makes sure that they write only one.
+    return enqueue(engine, kind, {}, key=key) if found is None else Work.from_row(found)
 
 
 def add(connection: Connection, kind: str, payloads: Sequence[Mapping[str, Any]], *, priority: int = 100) -> list[Work]:
-    """Writes a row per payload in the caller's transaction: they exist if and only if what they are for does."""
-    rows = [
-        {
-            "kind": kind,
-            "payload": dict(payload),
-            "run_id": str(uuid.uuid4()),
-            "status": Status.QUEUED,
-            "priority": priority,
-        }
-        for payload in payloads
-    ]
-    if not rows:
+    """Writes one row per payload in the caller's transaction, so that the rows exist only if the transaction commits.
+
+    Returns the rows in the order of the payloads.
+    """
+    if not payloads:
         return []
-    connection.execute(insert(work), rows)
-    written = connection.execute(select(work).where(work.c.run_id.in_([row["run_id"] for row in rows]))).all()
-    by_run = {row.run_id: _from_row(row) for row in written}
-    return [by_run[row["run_id"]] for row in rows]
+    new_rows = [_new_row(kind, payload, priority) for payload in payloads]
+    run_ids = [row["run_id"] for row in new_rows]
+    connection.execute(insert(work), new_rows)
+    written = connection.execute(select(work).where(work.c.run_id.in_(run_ids))).all()
+    by_run_id = {row.run_id: Work.from_row(row) for row in written}
+    return [by_run_id[run_id] for run_id in run_ids]
 
 
 def get(engine: Engine, work_id: int) -> Work:
     found = read(engine, lambda connection: connection.execute(select(work).where(work.c.id == work_id)).one_or_none())
     if found is None:
         raise WorkError(f"there is no work {work_id}")
-    return _from_row(found)
+    return Work.from_row(found)
 
 
-def by_run(engine: Engine, run_id: str) -> Work | None:
-    found = read(
-        engine, lambda connection: connection.execute(select(work).where(work.c.run_id == run_id)).one_or_none()
-    )
-    return None if found is None else _from_row(found)
+def find_by_run_id(engine: Engine, run_id: str) -> Work | None:
+    query = select(work).where(work.c.run_id == run_id)
+    found = read(engine, lambda connection: connection.execute(query).one_or_none())
+    return None if found is None else Work.from_row(found)
 
 
 def wait(engine: Engine, work_id: int, timeout_s: float) -> Work:
-    """The finished row; polls quickly at first, because most work is short."""
+    """Polls until the row is finished and returns it; quickly at first, because most work is short."""
     deadline = time.monotonic() + timeout_s
     pause = 0.02
     while True:
@@ -174,73 +175,6 @@ def wait(engine: Engine, work_id: int, timeout_s: float) -> Work:
         pause = min(pause * 1.3, 0.25)
 
 
-def claim(
-    engine: Engine,
-    owner: str,
-    limit: int,
-    *,
-    lease: timedelta | None = LEASE,
-    waiting_for: timedelta | None = None,
-    only: str | None = None,
-    without: str | None = None,
-) -> list[Work]:
-    """Takes up to limit queued rows, most urgent and oldest first; no other owner gets the same ones."""
-    now = datetime.now(UTC)
-    queued = work.c.status == Status.QUEUED
-    if waiting_for is not None:
-        queued &= work.c.created_at < now - waiting_for
-    if only is not None:
-        queued &= work.c.kind == only
-    if without is not None:
-        queued &= work.c.kind != without
-
-    def take(connection: Connection) -> list[Row[Any]]:
-        return claim_rows(
-            connection,
-            work,
-            where=queued,
-            order_by=(work.c.priority, work.c.id),
-            limit=limit,
-            values={
-                "status": Status.RUNNING,
-                "lease_owner": owner,
-                "leased_until": None if lease is None else now + lease,
-                "heartbeat_at": now,
-                "attempts": work.c.attempts + 1,
-            },
-        )
-
-    return [_from_row(row) for row in transact(engine, take)]
-
-
-def give_back(engine: Engine, owner: str, ids: Sequence[int]) -> None:
-    """Claimed but not started: the rows wait again."""
-    values = {"status": Status.QUEUED, "lease_owner": None, "leased_until": None}
-    _change(engine, owner, ids, values, not_started=True)
-
-
-def mark_started(engine: Engine, owner: str, work_id: int, process: ProcessId) -> bool:
-    """Called by the run's own process; False if the row was taken away from the owner meanwhile."""
-    values = {"pid": process.pid, "process_started": process.started, "started_at": datetime.now(UTC)}
-    return _change(engine, owner, [work_id], values, not_started=True) == 1
-
-
-def adopt(engine: Engine, old_owner: str, new_owner: str, ids: Sequence[int]) -> None:
-    now = datetime.now(UTC)
-    _change(engine, old_owner, ids, {"lease_owner": new_owner, "leased_until": now + LEASE, "heartbeat_at": now})
-
-
-def renew(engine: Engine, owner: str, ids: Sequence[int]) -> None:
-    now = datetime.now(UTC)
-    _change(engine, owner, ids, {"leased_until": now + LEASE, "heartbeat_at": now})
-
-
-def owned(engine: Engine, owner: str) -> set[int]:
-    """The rows whose lease the owner still holds."""
-    mine = (work.c.status == Status.RUNNING) & (work.c.lease_owner == owner)
-    return set(read(engine, lambda connection: connection.execute(select(work.c.id).where(mine)).scalars().all()))
-
-
 def finish(
     engine: Engine,
     work_id: int,
@@ -250,7 +184,10 @@ def finish(
     error: str | None = None,
     run_id: str | None = None,
 ) -> bool:
-    """Closes the row once: True for the caller that did. A run id is given where another run did the work."""
+    """Closes the row. Returns True only to the caller that closed it; a closed row stays as it is.
+
+    A run id is given if another run than the one that the row names did the work.
+    """
     values: dict[str, Any] = {} if run_id is None else {"run_id": run_id}
     values |= {
         "status": status,
@@ -259,7 +196,7 @@ def finish(
         "finished_at": datetime.now(UTC),
         "leased_until": None,
     }
-    open_row = (work.c.id == work_id) & work.c.status.in_([Status.QUEUED, Status.RUNNING])
+    open_row = (work.c.id == work_id) & work.c.status.in_(sorted(OPEN_STATUSES))
     closed = transact(
         engine, lambda connection: connection.execute(update(work).where(open_row).values(values)).rowcount
     )
@@ -267,73 +204,29 @@ def finish(
 
 
 def request_cancel(engine: Engine, run_id: str) -> Work | None:
-    """Marks the row of a run to be ended; None if no open row has it."""
+    """Asks whoever executes the run to end it. Returns the row, or None if no open row has this run."""
 
     def mark(connection: Connection) -> Row[Any] | None:
-        mine = (work.c.run_id == run_id) & work.c.status.in_([Status.QUEUED, Status.RUNNING])
-        connection.execute(update(work).where(mine).values(cancel_requested_at=datetime.now(UTC)))
-        return connection.execute(select(work).where(mine)).one_or_none()
+        open_row = (work.c.run_id == run_id) & work.c.status.in_(sorted(OPEN_STATUSES))
+        connection.execute(update(work).where(open_row).values(cancel_requested_at=datetime.now(UTC)))
+        return connection.execute(select(work).where(open_row)).one_or_none()
 
     row = transact(engine, mark)
-    return None if row is None else _from_row(row)
+    return None if row is None else Work.from_row(row)
 
 
-def cancel_requests(engine: Engine, owner: str) -> list[int]:
-    wanted = (work.c.status == Status.RUNNING) & (work.c.lease_owner == owner) & work.c.cancel_requested_at.is_not(None)
-    return list(read(engine, lambda connection: connection.execute(select(work.c.id).where(wanted)).scalars().all()))
-
-
-def running(engine: Engine) -> list[Work]:
-    rows = read(engine, lambda c: c.execute(select(work).where(work.c.status == Status.RUNNING)).all())
-    return [_from_row(row) for row in rows]
-
-
-def lost(engine: Engine) -> list[Work]:
-    """Rows whose owner let the lease run out; their process may be at work all the same."""
-    expired = (work.c.status == Status.RUNNING) & (work.c.leased_until < datetime.now(UTC))
-    return [_from_row(row) for row in read(engine, lambda c: c.execute(select(work).where(expired)).all())]
-
-
-def handed_over(engine: Engine) -> list[Work]:
-    """Rows that were given to Dagster's own launcher: no runner of ours answers for them."""
-    theirs = (work.c.status == Status.RUNNING) & (work.c.lease_owner == LAUNCHER)
-    return [_from_row(row) for row in read(engine, lambda c: c.execute(select(work).where(theirs)).all())]
-
-
-def counts(engine: Engine, *, attempts: int = ATTEMPTS) -> dict[Status, int]:
-    query = (
-        select(work.c.status, func.count())
-        .where(work.c.status.in_([Status.QUEUED, Status.RUNNING]))
-        .group_by(work.c.status)
-    )
+def count_open_rows(engine: Engine, *, attempts: int = ATTEMPTS) -> dict[Status, int]:
+    """How many rows are QUEUED and how many are RUNNING."""
+    query = select(work.c.status, func.count()).where(work.c.status.in_(sorted(OPEN_STATUSES))).group_by(work.c.status)
     found = read(engine, lambda connection: connection.execute(query).all(), attempts=attempts)
     return {Status.QUEUED: 0, Status.RUNNING: 0} | {Status(status): count for status, count in found}
 
 
-def _change(
-    engine: Engine, owner: str, ids: Sequence[int], values: Mapping[str, Any], *, not_started: bool = False
-) -> int:
-    if not ids:
-        return 0
-    mine = work.c.id.in_(ids) & (work.c.lease_owner == owner) & (work.c.status == Status.RUNNING)
-    if not_started:
-        mine &= work.c.pid.is_(None)
-    return transact(engine, lambda connection: connection.execute(update(work).where(mine).values(values)).rowcount)
-
-
-def _from_row(row: Row[Any]) -> Work:
-    return Work(
-        id=row.id,
-        kind=row.kind,
-        payload=row.payload,
-        run_id=row.run_id,
-        status=Status(row.status),
-        attempts=row.attempts,
-        lease_owner=row.lease_owner,
-        process=None if row.pid is None else ProcessId(row.pid, row.process_started),
-        created_at=row.created_at,
-        heartbeat_at=row.heartbeat_at,
-        cancel_requested=row.cancel_requested_at is not None,
-        result=row.result,
-        error=row.error,
-    )
+def _new_row(kind: str, payload: Mapping[str, Any], priority: int) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "payload": dict(payload),
+        "run_id": str(uuid.uuid4()),
+        "status": Status.QUEUED,
+        "priority": priority,
+    }

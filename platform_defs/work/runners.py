@@ -1,4 +1,4 @@
-"""The runners that exist: each keeps a row with its slots, its heartbeat and what it counted."""
+"""The record that every runner keeps of itself in the database: slots, heartbeat, loaded definitions, metrics."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,17 @@ from platform_defs.store.upsert import upsert
 from platform_defs.work.processes import ProcessId, hostname
 
 HEARTBEAT_S = 2.0
-# Three heartbeats and a pause of the machine: beyond it nobody counts on the runner.
+# Longer than three heartbeats and a short pause of the machine: a runner that is silent for longer counts as gone.
 ALIVE_FOR = timedelta(seconds=10)
-FORGET_AFTER = timedelta(days=1)
+DELETE_AFTER = timedelta(days=1)
+# How long runs may take to end when their runner is stopped. A stop of the whole platform takes at most 10 s.
+STOP_GRACE_S = 3.0
 
 
 @dataclass(frozen=True)
-class Runner:
+class RunnerRecord:
+    """What a runner wrote about itself with its last heartbeat."""
+
     name: str
     hostname: str
     process: ProcessId
@@ -32,7 +36,7 @@ class Runner:
     stopped_at: datetime | None
 
     def is_alive(self) -> bool:
-        """By its process where that can be seen, elsewhere by its heartbeat."""
+        """Needs a fresh heartbeat, and on this machine also a living process."""
         if self.stopped_at is not None:
             return False
         if self.hostname == hostname() and not self.process.is_alive():
@@ -40,11 +44,7 @@ class Runner:
         return datetime.now(UTC) - self.heartbeat_at < ALIVE_FOR
 
 
-def name_of(process: ProcessId) -> str:
-    return f"{hostname()}:{process.pid}:{process.started}"
-
-
-def beat(
+def record_heartbeat(
     engine: Engine,
     process: ProcessId,
     *,
@@ -56,7 +56,7 @@ def beat(
     started_at: datetime,
 ) -> None:
     row = {
-        "name": name_of(process),
+        "name": process.full_name,
         "hostname": hostname(),
         "pid": process.pid,
         "process_started": process.started,
@@ -72,22 +72,24 @@ def beat(
     transact(engine, lambda connection: upsert(connection, runners, [row], key=["name"], update=changing))
 
 
-def stop(engine: Engine, process: ProcessId) -> None:
-    mine = runners.c.name == name_of(process)
-    transact(engine, lambda c: c.execute(update(runners).where(mine).values(stopped_at=datetime.now(UTC), busy=0)))
+def record_stop(engine: Engine, process: ProcessId) -> None:
+    stopped = update(runners).where(runners.c.name == process.full_name).values(stopped_at=datetime.now(UTC), busy=0)
+    transact(engine, lambda connection: connection.execute(stopped))
 
 
-def forget_old(engine: Engine) -> None:
-    old = runners.c.heartbeat_at < datetime.now(UTC) - FORGET_AFTER
+def delete_old_records(engine: Engine) -> None:
+    old = runners.c.heartbeat_at < datetime.now(UTC) - DELETE_AFTER
     transact(engine, lambda connection: connection.execute(delete(runners).where(old)))
 
 
-def every(engine: Engine, *, attempts: int = ATTEMPTS) -> list[Runner]:
+def all_runners(engine: Engine, *, attempts: int = ATTEMPTS) -> list[RunnerRecord]:
+    """Records of all runners of the last day, also of those that are gone, in the order in which they started."""
+
     def load(connection: Connection) -> list[Row[Any]]:
         return list(connection.execute(select(runners).order_by(runners.c.started_at)).all())
 
     return [
-        Runner(
+        RunnerRecord(
             name=row.name,
             hostname=row.hostname,
             process=ProcessId(row.pid, row.process_started),
@@ -104,5 +106,5 @@ def every(engine: Engine, *, attempts: int = ATTEMPTS) -> list[Runner]:
     ]
 
 
-def alive(engine: Engine, *, attempts: int = ATTEMPTS) -> list[Runner]:
-    return [runner for runner in every(engine, attempts=attempts) if runner.is_alive()]
+def living_runners(engine: Engine, *, attempts: int = ATTEMPTS) -> list[RunnerRecord]:
+    return [runner for runner in all_runners(engine, attempts=attempts) if runner.is_alive()]

@@ -18,7 +18,7 @@ from platform_defs.arrivals.task_log import Begun, TakenOver, TaskStatus, Trigge
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_running
 from platform_defs.store.tables.work import work as work_table
-from platform_defs.work import rows
+from platform_defs.work import leases, rows
 from tests.arrivals.world import add_model, add_models, logged_tasks, silent, work_of, write_arrival
 
 OP = "20251219"
@@ -363,7 +363,7 @@ def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine:
 
     def drive() -> None:
         while not done.is_set() or _running(engine):
-            for row in rows.claim(engine, "driver", 1):
+            for row in leases.claim(engine, "driver", 1):
                 begun = task_log.begin(engine, ("M", OP), row.id, row.run_id, datetime.now(UTC))
                 succeed(engine, begun)
                 rows.finish(engine, row.id, rows.Status.SUCCEEDED)

@@ -33,7 +33,7 @@ from platform_defs.store.tables.arrivals import metrics_model, metrics_task_log
 from platform_defs.store.tables.webhooks import metrics_webhook_delivery
 from platform_defs.store.tables.work import work as work_table
 from platform_defs.work import wake
-from platform_defs.work.definition_versions import bump, rows_of
+from platform_defs.work.definition_versions import bump, read_digest
 from platform_defs.work.jobs import WORK_TAG
 from sensors.arrivals import _reload_if_behind, arrivals
 from sensors.work import work_recovery
@@ -67,7 +67,7 @@ def statuses(home: Home) -> list[tuple[str, str]]:
 @pytest.fixture
 def woken(home: Home) -> Iterator[Callable[[], bool]]:
     """Where a runner would listen; says whether it was woken since it was asked last."""
-    with wake.listening(home.path) as listener:
+    with wake.open_listener(home.path) as listener:
 
         def was_woken() -> bool:
             try:
@@ -243,7 +243,7 @@ def test_with_another_launcher_the_sensor_itself_asks_for_a_reload_after_a_model
 
     def look(instance: DagsterInstance) -> None:
         with build_sensor_context(instance=instance, repository_def=loaded) as context:
-            _reload_if_behind(context, server, read(home.engine, rows_of))
+            _reload_if_behind(context, server, read(home.engine, read_digest))
 
     with DagsterInstance.ephemeral() as other:
         look(other)

@@ -181,7 +181,7 @@ def test_a_fork_server_that_is_killed_even_while_it_loads_is_replaced(warm: Warm
 @pytest.mark.needs("time")
 def test_a_run_that_a_stop_of_the_platform_ends_is_canceled_with_that_reason(lives: Lives) -> None:
     engine = open_engine(f"sqlite:///{lives.home}/platform.db")
-    row = rows.by_run(engine, lives.interrupted_run)
+    row = rows.find_by_run_id(engine, lives.interrupted_run)
     engine.dispose()
     assert row is not None
     assert row.status is Status.CANCELED

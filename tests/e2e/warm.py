@@ -27,7 +27,7 @@ class Warm(PlatformUp):
         return {tag["key"]: tag["value"] for tag in self.run(run_id)["tags"]}
 
     def row(self, run_id: str) -> rows.Work:
-        row = rows.by_run(self.engine, run_id)
+        row = rows.find_by_run_id(self.engine, run_id)
         assert row is not None
         return row
 

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from platform_defs.lineage import observations
 from platform_defs.lineage.observations import Position, Table, key_of, lag_s, observe
 from platform_defs.store.tables.lineage import lineage_events
-from platform_defs.work import rows
+from platform_defs.work import leases, rows
 from sensors.lineage import lineage_observations, lineage_recovery
 from tests.lineage_events import run_event
 
@@ -182,14 +182,14 @@ def test_the_recovery_sensor_writes_one_row_of_work_while_the_graph_lacks_events
     monkeypatch.setattr("sensors.lineage.RECOVERY_INTERVAL_S", 1e-6)
     with DagsterInstance.ephemeral() as instance:
         lineage_recovery(build_sensor_context(instance=instance))
-        assert rows.claim(home, "test", 10) == []
+        assert leases.claim(home, "test", 10) == []
         store(home, [run_event()], applied=False)
         for _ in range(2):
             lineage_recovery(build_sensor_context(instance=instance))
-        (row,) = rows.claim(home, "test", 10)
+        (row,) = leases.claim(home, "test", 10)
         assert row.kind == "lineage_apply"
         lineage_recovery(build_sensor_context(instance=instance))
-        assert rows.claim(home, "test", 10) == []
+        assert leases.claim(home, "test", 10) == []
         rows.finish(home, row.id, rows.Status.FAILED)
         lineage_recovery(build_sensor_context(instance=instance))
-        assert len(rows.claim(home, "test", 10)) == 1
+        assert len(leases.claim(home, "test", 10)) == 1

@@ -56,7 +56,7 @@ def waiting_row(engine: Engine) -> rows.Work:
 
 
 def live_runner(engine: Engine) -> None:
-    runners.beat(
+    runners.record_heartbeat(
         engine,
         ProcessId.current(),
         slots=8,

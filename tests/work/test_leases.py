@@ -18,7 +18,7 @@ from platform_defs.runner.runner import Runner
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.work import work as table
-from platform_defs.work import rows, runners
+from platform_defs.work import leases, rows
 from platform_defs.work.processes import ProcessId, hostname
 from platform_defs.work.rows import Status, Work
 
@@ -79,9 +79,9 @@ def expired(
     run = create_run_for_test(instance, status=DagsterRunStatus.STARTED)
     owner = f"{host}:{runner.pid}:{runner.started}"
     row = rows.enqueue(engine, rows.DAGSTER_RUN, {}, run_id=run.run_id)
-    rows.claim(engine, owner, 1)
+    leases.claim(engine, owner, 1)
     if process is not None:
-        rows.mark_started(engine, owner, row.id, process)
+        leases.mark_started(engine, owner, row.id, process)
     minute_ago = datetime.now(UTC) - timedelta(minutes=1)
     with engine.begin() as connection:
         connection.execute(update(table).where(table.c.id == row.id).values(leased_until=minute_ago))
@@ -112,8 +112,8 @@ def test_a_living_process_whose_runner_is_gone_is_adopted_by_another_of_this_mac
     assert health(instance, row) is WorkerStatus.RUNNING
     close_lost()
     adopted = rows.get(engine, row.id)
-    assert (adopted.status, adopted.lease_owner) == (Status.RUNNING, runners.name_of(ME))
-    assert rows.lost(engine) == []
+    assert (adopted.status, adopted.lease_owner) == (Status.RUNNING, ME.full_name)
+    assert leases.rows_with_expired_lease(engine) == []
 
 
 @pytest.mark.parametrize(("host", "process"), [(hostname(), GONE), ("elsewhere", ME)])

@@ -39,7 +39,7 @@ def test_a_wake_up_arrives_also_in_a_home_with_a_very_long_name(tmp_path: Path) 
     home.mkdir()
     assert not wake.wake(home)
     assert not wake.wake(home / "absent")
-    with wake.listening(home) as listener:
+    with wake.open_listener(home) as listener:
         assert wake.wake(home)
         assert listener.recv(8) == b"\n"
         assert stat.S_IMODE((home / wake.SOCKET).stat().st_mode) == 0o600
@@ -47,12 +47,12 @@ def test_a_wake_up_arrives_also_in_a_home_with_a_very_long_name(tmp_path: Path) 
 
 
 def test_a_second_runner_of_a_home_is_refused_and_takes_nothing_from_the_first(tmp_path: Path) -> None:
-    with wake.listening(tmp_path) as listener:
-        with pytest.raises(PlatformError, match="another runner serves"), wake.listening(tmp_path):
+    with wake.open_listener(tmp_path) as listener:
+        with pytest.raises(PlatformError, match="another runner serves"), wake.open_listener(tmp_path):
             pass
         assert wake.wake(tmp_path)
         assert listener.recv(8) == b"\n"
-    with wake.listening(tmp_path):
+    with wake.open_listener(tmp_path):
         assert wake.wake(tmp_path)
 
 
@@ -69,7 +69,7 @@ def test_changing_rows_that_definitions_are_built_from_changes_the_fingerprint(e
 def test_a_runner_counts_as_alive_only_while_its_process_is(engine: Engine) -> None:
     me = ProcessId.current()
     for process in (me, ProcessId(me.pid, me.started - 1)):
-        runners.beat(
+        runners.record_heartbeat(
             engine,
             process,
             slots=8,
@@ -79,9 +79,9 @@ def test_a_runner_counts_as_alive_only_while_its_process_is(engine: Engine) -> N
             metrics="",
             started_at=datetime.now(UTC),
         )
-    assert [runner.process for runner in runners.alive(engine)] == [me]
-    runners.stop(engine, me)
-    assert runners.alive(engine) == []
+    assert [runner.process for runner in runners.living_runners(engine)] == [me]
+    runners.record_stop(engine, me)
+    assert runners.living_runners(engine) == []
 
 
 def test_an_editors_lock_that_points_nowhere_is_no_source_file(tmp_path: Path) -> None:

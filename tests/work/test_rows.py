@@ -8,7 +8,7 @@ from sqlalchemy import Engine, update
 
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.store.tables.work import work as table
-from platform_defs.work import rows
+from platform_defs.work import leases, rows
 from platform_defs.work.errors import UnknownKind, WorkTimeout
 from platform_defs.work.processes import ProcessId, hostname
 from platform_defs.work.rows import Status
@@ -24,21 +24,22 @@ def test_work_written_twice_under_one_key_is_one_row(engine: Engine) -> None:
 
 def test_work_that_is_open_already_is_not_written_again_until_it_has_ended(engine: Engine) -> None:
     other = rows.enqueue(engine, "lineage_apply", {})
-    first = rows.ensure(engine, "selfcheck", key="interval 1")
+    first = rows.enqueue_unless_open(engine, "selfcheck", key="interval 1")
     assert first.id != other.id
-    assert rows.ensure(engine, "selfcheck", key="interval 2").id == first.id
-    rows.claim(engine, "a", 2)
-    assert rows.ensure(engine, "selfcheck", key="interval 3").id == first.id
+    assert rows.enqueue_unless_open(engine, "selfcheck", key="interval 2").id == first.id
+    leases.claim(engine, "a", 2)
+    assert rows.enqueue_unless_open(engine, "selfcheck", key="interval 3").id == first.id
     rows.finish(engine, first.id, Status.FAILED)
-    assert rows.ensure(engine, "selfcheck", key="interval 1").id == first.id  # not twice within an interval
-    assert rows.ensure(engine, "selfcheck", key="interval 4").id != first.id
+    # not twice within an interval
+    assert rows.enqueue_unless_open(engine, "selfcheck", key="interval 1").id == first.id
+    assert rows.enqueue_unless_open(engine, "selfcheck", key="interval 4").id != first.id
 
 
 def test_rows_are_claimed_urgent_ones_first_and_then_in_the_order_they_were_written(engine: Engine) -> None:
     written = [rows.enqueue(engine, "selfcheck", {}, priority=priority) for priority in (100, 100, 5)]
-    assert [row.id for row in rows.claim(engine, "a", 2)] == [written[2].id, written[0].id]
-    assert [row.id for row in rows.claim(engine, "a", 2)] == [written[1].id]
-    assert rows.claim(engine, "a", 2) == []
+    assert [row.id for row in leases.claim(engine, "a", 2)] == [written[2].id, written[0].id]
+    assert [row.id for row in leases.claim(engine, "a", 2)] == [written[1].id]
+    assert leases.claim(engine, "a", 2) == []
 
 
 def test_many_runners_never_get_the_same_row(engine: Engine) -> None:
@@ -47,8 +48,8 @@ def test_many_runners_never_get_the_same_row(engine: Engine) -> None:
     def drain(owner: str) -> list[int]:
         taken: list[int] = []
         # while others hold the head of the queue a claim may come back empty although rows are left
-        while rows.counts(engine)[Status.QUEUED]:
-            taken += [row.id for row in rows.claim(engine, owner, 3)]
+        while rows.count_open_rows(engine)[Status.QUEUED]:
+            taken += [row.id for row in leases.claim(engine, owner, 3)]
         return taken
 
     with ThreadPoolExecutor(6) as pool:
@@ -58,20 +59,20 @@ def test_many_runners_never_get_the_same_row(engine: Engine) -> None:
 
 def test_only_the_owner_of_the_lease_can_start_a_row(engine: Engine) -> None:
     row = rows.enqueue(engine, "selfcheck", {})
-    rows.claim(engine, "a", 1)
-    assert not rows.mark_started(engine, "b", row.id, ProcessId.current())
-    rows.give_back(engine, "a", [row.id])
-    assert not rows.mark_started(engine, "a", row.id, ProcessId.current())
-    [again] = rows.claim(engine, "b", 1)
-    assert rows.mark_started(engine, "b", row.id, ProcessId.current())
+    leases.claim(engine, "a", 1)
+    assert not leases.mark_started(engine, "b", row.id, ProcessId.current())
+    leases.give_back(engine, "a", [row.id])
+    assert not leases.mark_started(engine, "a", row.id, ProcessId.current())
+    [again] = leases.claim(engine, "b", 1)
+    assert leases.mark_started(engine, "b", row.id, ProcessId.current())
     assert (again.attempts, rows.get(engine, row.id).process) == (2, ProcessId.current())
 
 
 def test_a_row_whose_process_has_started_is_not_given_back(engine: Engine) -> None:
     row = rows.enqueue(engine, "selfcheck", {})
-    rows.claim(engine, "a", 1)
-    rows.mark_started(engine, "a", row.id, ProcessId.current())
-    rows.give_back(engine, "a", [row.id])
+    leases.claim(engine, "a", 1)
+    leases.mark_started(engine, "a", row.id, ProcessId.current())
+    leases.give_back(engine, "a", [row.id])
     assert rows.get(engine, row.id).status is Status.RUNNING
 
 
@@ -85,12 +86,12 @@ def test_a_row_is_closed_once(engine: Engine) -> None:
 
 def test_a_lease_that_ran_out_is_found_and_one_that_is_renewed_is_not(engine: Engine) -> None:
     kept, lost = (rows.enqueue(engine, "selfcheck", {}) for _ in range(2))
-    rows.claim(engine, "a", 2)
+    leases.claim(engine, "a", 2)
     expired = datetime.now(UTC) - timedelta(seconds=1)
     with engine.begin() as connection:
         connection.execute(update(table).values(leased_until=expired))
-    rows.renew(engine, "a", [kept.id])
-    assert [row.id for row in rows.lost(engine)] == [lost.id]
+    leases.renew(engine, "a", [kept.id])
+    assert [row.id for row in leases.rows_with_expired_lease(engine)] == [lost.id]
 
 
 def test_waiting_for_a_row_that_nobody_takes_ends_with_what_it_is(engine: Engine) -> None:
@@ -101,12 +102,12 @@ def test_waiting_for_a_row_that_nobody_takes_ends_with_what_it_is(engine: Engine
 
 def test_a_cancel_reaches_the_owner_and_not_a_finished_row(engine: Engine) -> None:
     row, done = (rows.enqueue(engine, "selfcheck", {}) for _ in range(2))
-    rows.claim(engine, "a", 2)
+    leases.claim(engine, "a", 2)
     rows.finish(engine, done.id, Status.SUCCEEDED)
     assert rows.request_cancel(engine, done.run_id) is None
     assert rows.request_cancel(engine, row.run_id) is not None
-    assert rows.cancel_requests(engine, "a") == [row.id]
-    assert rows.cancel_requests(engine, "b") == []
+    assert leases.ids_to_cancel(engine, "a") == [row.id]
+    assert leases.ids_to_cancel(engine, "b") == []
 
 
 def test_only_rows_that_waited_long_enough_are_handed_to_another_launcher(engine: Engine) -> None:
@@ -115,12 +116,12 @@ def test_only_rows_that_waited_long_enough_are_handed_to_another_launcher(engine
     long_ago = datetime.now(UTC) - timedelta(minutes=1)
     with engine.begin() as connection:
         connection.execute(update(table).where(table.c.id.in_([old.id, asked_for.id])).values(created_at=long_ago))
-    taken = rows.claim(
-        engine, rows.LAUNCHER, 10, lease=None, waiting_for=timedelta(seconds=5), without=rows.DAGSTER_RUN
+    taken = leases.claim(
+        engine, leases.DAGSTER, 10, lease=None, waiting_for=timedelta(seconds=5), without=rows.DAGSTER_RUN
     )
     assert [row.id for row in taken] == [old.id]
-    assert [row.id for row in rows.handed_over(engine)] == [old.id]
-    assert rows.lost(engine) == []
+    assert [row.id for row in leases.rows_handed_to_dagster(engine)] == [old.id]
+    assert leases.rows_with_expired_lease(engine) == []
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
@@ -136,11 +137,11 @@ def test_a_process_is_seen_at_work_on_this_machine_while_it_lives_and_never_on_a
         for process in (None, gone, me):
             row = rows.enqueue(engine, "selfcheck", {})
             owner = f"{host}:{me.pid}:{me.started}"
-            rows.claim(engine, owner, 1)
+            leases.claim(engine, owner, 1)
             if process is not None:
-                rows.mark_started(engine, owner, row.id, process)
+                leases.mark_started(engine, owner, row.id, process)
             found = rows.get(engine, row.id)
-            seen[host, process] = (found.is_seen_at_work, found.runner_here)
+            seen[host, process] = (found.is_alive_here, found.local_runner)
     assert seen == {
         (hostname(), None): (False, me),
         (hostname(), gone): (False, me),

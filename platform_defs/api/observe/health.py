@@ -71,7 +71,7 @@ class Readiness:
         return "ok"
 
     def _runner(self) -> str:
-        alive = runners.alive(self._engine, attempts=1)
+        alive = runners.living_runners(self._engine, attempts=1)
         errors = [runner.load_error for runner in alive if runner.load_error]
         if alive and not any(runner.definitions for runner in alive):
             return "no definitions are loaded" + (f": {errors[0]}" if errors else " yet")

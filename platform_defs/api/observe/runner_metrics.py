@@ -15,8 +15,8 @@ class RunnerCollector(Collector):
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
-        alive = runners.alive(self._engine, attempts=1)
-        queued = rows.counts(self._engine, attempts=1)[rows.Status.QUEUED]
+        alive = runners.living_runners(self._engine, attempts=1)
+        queued = rows.count_open_rows(self._engine, attempts=1)[rows.Status.QUEUED]
         yield GaugeMetricFamily("platform_runner_queued", "Rows of work that wait for a slot", value=queued)
         merged: dict[str, Metric] = {}
         for runner in alive:

@@ -1,0 +1,136 @@
+"""Leases on rows of work: a row that is claimed belongs to one owner until it is closed, given back or adopted.
+
+A runner renews its leases. A lease that runs out shows every other process that the runner is gone or cut off.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, Row, select, update
+
+from platform_defs.store.claim import claim as claim_rows
+from platform_defs.store.engine import read, transact
+from platform_defs.store.tables.work import work
+from platform_defs.work.processes import ProcessId
+from platform_defs.work.rows import Status, Work
+
+LEASE = timedelta(seconds=20)
+# The owner of rows that the recovery sensor turned into run requests of Dagster. These leases have no end.
+DAGSTER = "launcher"
+
+
+def claim(
+    engine: Engine,
+    owner: str,
+    limit: int,
+    *,
+    lease: timedelta | None = LEASE,
+    waiting_for: timedelta | None = None,
+    only: str | None = None,
+    without: str | None = None,
+) -> list[Work]:
+    """Gives up to `limit` queued rows to the owner, the most urgent and then the oldest first.
+
+    No other owner gets the same rows. `only` and `without` name a kind of work, `waiting_for` how long a row must have
+    waited to be claimed.
+    """
+    now = datetime.now(UTC)
+    queued = work.c.status == Status.QUEUED
+    if waiting_for is not None:
+        queued &= work.c.created_at < now - waiting_for
+    if only is not None:
+        queued &= work.c.kind == only
+    if without is not None:
+        queued &= work.c.kind != without
+
+    def take(connection: Connection) -> list[Row[Any]]:
+        return claim_rows(
+            connection,
+            work,
+            where=queued,
+            order_by=(work.c.priority, work.c.id),
+            limit=limit,
+            values={
+                "status": Status.RUNNING,
+                "lease_owner": owner,
+                "leased_until": None if lease is None else now + lease,
+                "heartbeat_at": now,
+                "attempts": work.c.attempts + 1,
+            },
+        )
+
+    return [Work.from_row(row) for row in transact(engine, take)]
+
+
+def give_back(engine: Engine, owner: str, ids: Sequence[int]) -> None:
+    """Puts claimed rows back into the queue. Rows whose process has started stay with their owner."""
+    values = {"status": Status.QUEUED, "lease_owner": None, "leased_until": None}
+    _update_owned(engine, owner, ids, values, not_started=True)
+
+
+def mark_started(engine: Engine, owner: str, work_id: int, process: ProcessId) -> bool:
+    """Called by the process of the run itself. Returns False if the row was taken away from the owner meanwhile."""
+    values = {"pid": process.pid, "process_started": process.started, "started_at": datetime.now(UTC)}
+    return _update_owned(engine, owner, [work_id], values, not_started=True) == 1
+
+
+def adopt(engine: Engine, old_owner: str, new_owner: str, ids: Sequence[int]) -> None:
+    """Moves the leases of a runner that is gone to another runner."""
+    now = datetime.now(UTC)
+    _update_owned(engine, old_owner, ids, {"lease_owner": new_owner, "leased_until": now + LEASE, "heartbeat_at": now})
+
+
+def renew(engine: Engine, owner: str, ids: Sequence[int]) -> None:
+    now = datetime.now(UTC)
+    _update_owned(engine, owner, ids, {"leased_until": now + LEASE, "heartbeat_at": now})
+
+
+def owned_ids(engine: Engine, owner: str) -> set[int]:
+    """Ids of the rows whose lease the owner still has."""
+    return set(_ids_where(engine, _is_owned_by(owner)))
+
+
+def ids_to_cancel(engine: Engine, owner: str) -> list[int]:
+    """Ids of the owner's rows whose run somebody asked to end."""
+    return _ids_where(engine, _is_owned_by(owner) & work.c.cancel_requested_at.is_not(None))
+
+
+def running_rows(engine: Engine) -> list[Work]:
+    return _rows_where(engine, work.c.status == Status.RUNNING)
+
+
+def rows_with_expired_lease(engine: Engine) -> list[Work]:
+    """Rows whose owner did not renew the lease in time. The process of such a row may still be at work."""
+    return _rows_where(engine, (work.c.status == Status.RUNNING) & (work.c.leased_until < datetime.now(UTC)))
+
+
+def rows_handed_to_dagster(engine: Engine) -> list[Work]:
+    """Open rows that became run requests of Dagster, so that no runner of ours answers for them."""
+    return _rows_where(engine, _is_owned_by(DAGSTER))
+
+
+def _is_owned_by(owner: str) -> ColumnElement[bool]:
+    return (work.c.status == Status.RUNNING) & (work.c.lease_owner == owner)
+
+
+def _rows_where(engine: Engine, condition: ColumnElement[bool]) -> list[Work]:
+    found = read(engine, lambda connection: connection.execute(select(work).where(condition)).all())
+    return [Work.from_row(row) for row in found]
+
+
+def _ids_where(engine: Engine, condition: ColumnElement[bool]) -> list[int]:
+    query = select(work.c.id).where(condition)
+    return list(read(engine, lambda connection: connection.execute(query).scalars().all()))
+
+
+def _update_owned(
+    engine: Engine, owner: str, ids: Sequence[int], values: Mapping[str, Any], *, not_started: bool = False
+) -> int:
+    """Changes those of the rows that the owner still has; returns how many."""
+    if not ids:
+        return 0
+    wanted = work.c.id.in_(ids) & _is_owned_by(owner)
+    if not_started:
+        wanted &= work.c.pid.is_(None)
+    return transact(engine, lambda connection: connection.execute(update(work).where(wanted).values(values)).rowcount)
