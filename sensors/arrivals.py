@@ -23,7 +23,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from assets.arrivals import repair, report
-from assets.models import ON_TIME, ROWS, judged, model_key
+from assets.models import ON_TIME, judged, model_key
 from platform_defs.arrivals import lateness, recovery
 from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.execution import described
@@ -31,15 +31,12 @@ from platform_defs.arrivals.lateness import LateBatch
 from platform_defs.arrivals.lateness_rotation import CheckRotation
 from platform_defs.arrivals.recovery import DeadExecution, RecoveryResult
 from platform_defs.errors import PlatformError
-from platform_defs.runner.code_server import CodeServer, ask
-from platform_defs.runner.launcher import WarmRunLauncher
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import metrics_task_log
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.kinds_of_work import WEBHOOK_SEND
 from platform_defs.work import rows
-from platform_defs.work.definition_versions import read_digest
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 
@@ -73,7 +70,6 @@ def arrivals(context: SensorEvaluationContext) -> SkipReason:
         told = parts.attempt("report arrivals", lambda: report(instance, engine, now - lookback), 0)
         told += parts.attempt("report executions", lambda: repair(instance, engine, now - lookback, now), 0)
         parts.attempt("tell what is late", lambda: _tell_late(instance, engine, zone, now, lookback), None)
-        parts.attempt("reload", lambda: _reload_if_behind(context, CodeServer(settings, engine), _rows(engine)), None)
     parts.raise_first()
     return SkipReason(f"begun {len(settled.begun) + len(begun)}, closed {len(settled.closed)}, reported {told}")
 
@@ -140,19 +136,6 @@ def _send_overdue(engine: Engine, now: datetime) -> bool:
     interval = int(now.timestamp() // UNSENT.total_seconds())
     rows.enqueue_unless_open(engine, WEBHOOK_SEND, key=f"{WEBHOOK_SEND}:{interval}")
     return True
-
-
-def _reload_if_behind(context: SensorEvaluationContext, server: CodeServer, rows: str) -> None:
-    """With a cluster's launcher no runner asks for a reload after a model was published: we do, and do not wait."""
-    if isinstance(context.instance.run_launcher, WarmRunLauncher) or context.repository_def is None:
-        return
-    loaded = (context.repository_def.metadata or {}).get(ROWS)
-    if loaded is not None and loaded.value != rows:
-        ask(server)
-
-
-def _rows(engine: Engine) -> str:
-    return read(engine, read_digest)
 
 
 def _tell_late(instance: DagsterInstance, engine: Engine, zone: ZoneInfo, now: datetime, lookback: timedelta) -> None:

@@ -35,8 +35,8 @@ from platform_defs.store.tables.work import work as work_table
 from platform_defs.work import wake
 from platform_defs.work.definition_versions import bump, read_digest
 from platform_defs.work.jobs import WORK_TAG
-from sensors.arrivals import _reload_if_behind, arrivals
-from sensors.work import work_recovery
+from sensors.arrivals import arrivals
+from sensors.work import reload_if_behind, work_recovery
 from tests.arrivals.conftest import Home
 from tests.arrivals.world import add_model, logged_tasks, silent, write_arrival
 from tests.waiting import until
@@ -243,7 +243,7 @@ def test_with_another_launcher_the_sensor_itself_asks_for_a_reload_after_a_model
 
     def look(instance: DagsterInstance) -> None:
         with build_sensor_context(instance=instance, repository_def=loaded) as context:
-            _reload_if_behind(context, server, read(home.engine, read_digest))
+            reload_if_behind(context, server, read(home.engine, read_digest))
 
     with DagsterInstance.ephemeral() as other:
         look(other)

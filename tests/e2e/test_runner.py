@@ -244,7 +244,7 @@ def test_two_hundred_runs_leave_nothing_behind_in_runner_and_fork_server(warm: W
     count = 200 if warm.engine.dialect.name == "sqlite" else 40
     _selfchecks(warm, 2 * SLOTS)  # what is allocated once is allocated now
     runner = warm.up["pids"]["runner"]
-    [server] = [pid for pid in _children(runner) if "zygote" in Path(f"/proc/{pid}/cmdline").read_text()]
+    [server] = [pid for pid in _children(runner) if "fork_server_process" in Path(f"/proc/{pid}/cmdline").read_text()]
     before = {pid: _memory_kib(pid) for pid in (runner, server)}
     files = {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in (runner, server)}
     _selfchecks(warm, count)
@@ -265,8 +265,8 @@ def test_a_backfill_of_twenty_partitions_goes_through_the_runner(warm: Warm, bac
 
 
 def _selfchecks(warm: Warm, count: int) -> None:
-    rows = [rows.enqueue(warm.engine, "selfcheck", {}) for _ in range(count)]
-    for row in rows:
+    written = [rows.enqueue(warm.engine, "selfcheck", {}) for _ in range(count)]
+    for row in written:
         assert rows.wait(warm.engine, row.id, 300).status is Status.SUCCEEDED
 
 
