@@ -46,7 +46,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadTransaction:
     """An open read-only transaction on a source."""
 
     dialect: Dialect
@@ -72,14 +72,14 @@ class Sources:
     urls: Mapping[str, str]
 
     @contextmanager
-    def reading(self, name: str, timeout_s: float) -> Iterator[Reading]:
+    def read_transaction(self, name: str, timeout_s: float) -> Iterator[ReadTransaction]:
         """One read-only transaction, in which all queries together may take `timeout_s`."""
         url = self._url(name)
         deadline = _Deadline(timeout_s)
         open_source = _open_sqlite if url.get_backend_name() == "sqlite" else _open_mysql
         try:
-            with open_source(url, deadline) as reading:
-                yield reading
+            with open_source(url, deadline) as transaction:
+                yield transaction
         except (sqlite3.Error, mysql.connector.Error, DBAPIError) as error:
             deadline.check()
             raise SourceError(_one_line(error, url)) from None
@@ -111,7 +111,7 @@ class _Deadline:
 
 
 @contextmanager
-def _open_sqlite(url: URL, deadline: _Deadline) -> Iterator[Reading]:
+def _open_sqlite(url: URL, deadline: _Deadline) -> Iterator[ReadTransaction]:
     # mode=ro neither creates the file nor changes its journal mode
     address = f"file:{quote(url.database or '')}?mode=ro"
     busy_timeout = min(SQLITE_BUSY_TIMEOUT_S, deadline.timeout_s)
@@ -119,11 +119,11 @@ def _open_sqlite(url: URL, deadline: _Deadline) -> Iterator[Reading]:
         connection.set_progress_handler(deadline.passed, _SQLITE_STEPS)
         connection.execute("PRAGMA query_only = ON")
         connection.execute("BEGIN")
-        yield Reading("sqlite", lambda query: connection.execute(query.sql, query.parameters), deadline)
+        yield ReadTransaction("sqlite", lambda query: connection.execute(query.sql, query.parameters), deadline)
 
 
 @contextmanager
-def _open_mysql(url: URL, deadline: _Deadline) -> Iterator[Reading]:
+def _open_mysql(url: URL, deadline: _Deadline) -> Iterator[ReadTransaction]:
     engine = open_engine(url, pool_size=2, socket_timeout=math.ceil(deadline.timeout_s) + SOCKET_GRACE_S)
     event.listen(engine, "do_connect", _do_not_buffer)
     try:
@@ -131,7 +131,7 @@ def _open_mysql(url: URL, deadline: _Deadline) -> Iterator[Reading]:
         connection: Any = borrowed.dbapi_connection
         try:
             _begin_read_only(engine, connection, deadline.timeout_s)
-            yield Reading("mysql", lambda query: _execute_unbuffered(connection, query), deadline)
+            yield ReadTransaction("mysql", lambda query: _execute_unbuffered(connection, query), deadline)
         finally:
             if connection.unread_result:
                 _kill_query(engine, connection.connection_id)

@@ -17,9 +17,11 @@ FIRST_DELAY_S = 1
 MAX_DELAY_S = 3600
 # HTTP "Gone": the receiver wants no further deliveries
 GONE = 410
+# reasons in `last_error` of a delivery and in `error` of an attempt
 UNWANTED = "every subscription of it was disabled or removed"
 INTERRUPTED = "the sender ended before the answer came"
 
+# outcomes of an attempt as its row has them
 STARTED = "STARTED"
 SUCCEEDED = "SUCCEEDED"
 FAILED = "FAILED"
@@ -42,7 +44,7 @@ class ClaimedAttempt:
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """The receiver's answer, or the error where none came."""
+    """The receiver's status and the beginning of its answer, or the error if there was no answer."""
 
     http_status: int | None
     latency_ms: int
@@ -71,7 +73,7 @@ def decide_delivery(result: AttemptResult, *, failed_before: int, retry_num: int
         return DeliveryDecision(DEAD, disable_subscriptions=True)
     if failed_before >= retry_num:
         return DeliveryDecision(DEAD)
-    # an exponent beyond twelve is past the cap anyway
+    # 2 ** 12 seconds are more than the longest delay already
     return DeliveryDecision(PENDING, min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** min(failed_before, 12)))
 
 
@@ -87,7 +89,7 @@ def due_deliveries(
     connection: Connection, *, moment: datetime, without: Collection[str], limit: int
 ) -> list[tuple[int, str]]:
     """The first (delivery id, callback) that are due, leaving out deliveries to the callbacks in `without`."""
-    query = select(_delivery.c.id, _delivery.c.callback_url).where(_due(moment)).order_by(*_IN_ORDER).limit(limit)
+    query = select(_delivery.c.id, _delivery.c.callback_url).where(_is_due(moment)).order_by(*_IN_ORDER).limit(limit)
     if without:
         query = query.where(_delivery.c.callback_url.not_in(without))
     return [(row.id, row.callback_url) for row in connection.execute(query)]
@@ -103,7 +105,7 @@ def claim_attempts(
     rows = claim(
         connection,
         _delivery,
-        where=and_(_delivery.c.id.in_(ids), _due(moment)),
+        where=and_(_delivery.c.id.in_(ids), _is_due(moment)),
         order_by=_IN_ORDER,
         limit=len(ids),
         values={"lease_owner": lease, "leased_until": moment + timedelta(seconds=seconds)},
@@ -154,7 +156,7 @@ def record_result(
     return decision
 
 
-def _due(moment: datetime) -> ColumnElement[bool]:
+def _is_due(moment: datetime) -> ColumnElement[bool]:
     return and_(_delivery.c.status == PENDING, _delivery.c.next_attempt_at <= moment, has_no_lease(moment))
 
 

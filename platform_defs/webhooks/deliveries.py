@@ -16,6 +16,7 @@ from platform_defs.store.upsert import upsert
 from platform_defs.webhooks.errors import NotRedeliverable, UnknownDelivery
 from platform_defs.webhooks.recipients import Recipient, enabled_among, group_hashes_of_team
 
+# statuses: an attempt is to be made, one succeeded, none is made any more (a dead letter)
 PENDING = "PENDING"
 DELIVERED = "DELIVERED"
 DEAD = "DEAD"
@@ -44,6 +45,8 @@ class Message:
 
 @dataclass(frozen=True)
 class Attempt:
+    """One attempt of a delivery; `answer` is the beginning of the receiver's, with secrets masked."""
+
     attempt_no: int
     started_at: datetime
     latency_ms: int | None
@@ -119,7 +122,7 @@ def list_newest(
     """A page of deliveries with their attempts, the newest first; the next page starts below the id `before`."""
 
     def work(connection: Connection) -> list[Delivery]:
-        query = select(_table).where(_visible(connection, team)).order_by(_table.c.id.desc()).limit(limit)
+        query = select(_table).where(_is_visible(connection, team)).order_by(_table.c.id.desc()).limit(limit)
         if status is not None:
             query = query.where(_table.c.status == status)
         if before is not None:
@@ -130,8 +133,10 @@ def list_newest(
 
 
 def find(engine: Engine, delivery_id: int, *, team: str | None = None) -> Delivery:
+    """Raises UnknownDelivery also for a delivery that the team may not see."""
+
     def work(connection: Connection) -> list[Delivery]:
-        query = select(_table).where(_table.c.id == delivery_id, _visible(connection, team))
+        query = select(_table).where(_table.c.id == delivery_id, _is_visible(connection, team))
         return _with_attempts(connection, connection.execute(query).all())
 
     found = read(engine, work)
@@ -180,7 +185,7 @@ def _revive(connection: Connection, which: ColumnElement[bool]) -> int:
     return connection.execute(statement).rowcount
 
 
-def _visible(connection: Connection, team: str | None) -> ColumnElement[bool]:
+def _is_visible(connection: Connection, team: str | None) -> ColumnElement[bool]:
     """A team sees the deliveries that were written for subscriptions that it has now."""
     if team is None:
         return true()

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from platform_defs.logs import MASK, mask
-from platform_defs.webhooks.secrets import Kind, Secret
+from platform_defs.webhooks.secrets import Secret, SecretKind
 
 # a beginning of a secret that is shorter than this, at the end of a cut answer, reveals too little to be masked
 MIN_BEGINNING = 3
@@ -21,7 +21,7 @@ def spellings_of(secret: Secret | None, signing: str | None) -> list[str]:
         plain.add(secret.value)
         # `Bearer xxx` and the like: the token alone is the secret
         plain.update(word for word in secret.value.split() if len(word) >= MIN_WORD)
-        if secret.kind is Kind.BODY:
+        if secret.kind is SecretKind.BODY:
             plain.update(_leaves(json.loads(secret.value)))
     found = {spelling for text in plain if text for spelling in _encodings(text)}
     return sorted(found, key=lambda spelling: (-len(spelling), spelling))

@@ -24,7 +24,8 @@ _table = metrics_webhook_subscription
 class Recipient:
     """Where one delivery goes; the secrets are as they are stored: references or encrypted.
 
-    `group_hash` identifies the recipient: the same message is written for it only once.
+    `group_hash` identifies the recipient: an event is written for it only once. A system that makes recipients without
+    subscriptions adds its own name to what it hashes, because events of two systems may have the same id.
     """
 
     group_hash: str
@@ -59,6 +60,7 @@ def group_hash(row: Row[Any]) -> str:
 
 
 def group_hashes_of_team(connection: Connection, team: str) -> list[str]:
+    """The groups that the team's subscriptions belong to now, disabled ones included."""
     query = select(_table).where(_table.c.team_name == team)
     return [group_hash(row) for row in connection.execute(query)]
 

@@ -9,7 +9,8 @@ import httpx
 
 from platform_defs.webhooks import masking, secrets, signing
 from platform_defs.webhooks.encryption import Encryption
-from platform_defs.webhooks.secrets import Kind
+from platform_defs.webhooks.errors import SecretError
+from platform_defs.webhooks.secrets import SecretKind
 
 USER_AGENT = "platform-defs-webhooks/1"
 
@@ -49,15 +50,13 @@ def build_request(content: DeliveryContent, encryption: Encryption, *, now: date
     )
     if secret is not None:
         match secret.kind:
-            case Kind.QUERY:
+            case SecretKind.QUERY:
                 pair = f"{quote(secret.key, safe='')}={quote(secret.value, safe='')}"
                 target += (b"&" if b"?" in target else b"?") + pair.encode("ascii")
-            case Kind.HEADER:
+            case SecretKind.HEADER:
                 extra_headers[secret.key] = secret.value
-            case Kind.BODY:
-                message = json.loads(text)
-                merged = message | secrets.body_fields(secret.value, message_fields=message)
-                text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
+            case SecretKind.BODY:
+                text = _merge_body_secret(text, secret.value)
     body = text.encode()
     headers = {
         "Host": url.netloc.decode("ascii"),
@@ -78,3 +77,11 @@ def build_request(content: DeliveryContent, encryption: Encryption, *, now: date
         body=body,
         secret_spellings=tuple(masking.spellings_of(secret, signing_secret)),
     )
+
+
+def _merge_body_secret(text: str, value: str) -> str:
+    message = json.loads(text)
+    if not isinstance(message, dict):
+        raise SecretError("expected a message that is a JSON object: a Body secret adds fields to it")
+    merged = message | secrets.body_fields(value, message_fields=message)
+    return json.dumps(merged, ensure_ascii=False, separators=(",", ":"))

@@ -28,7 +28,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 # headers that the sender sets itself, and headers that belong to the connection
-_OWN_HEADERS = frozenset(
+_RESERVED_HEADERS = frozenset(
     {
         "accept-encoding",
         "connection",
@@ -45,10 +45,12 @@ _OWN_HEADERS = frozenset(
         "user-agent",
     }
 )
-_OWN_PREFIXES = ("proxy-", "webhook-")
+_RESERVED_PREFIXES = ("proxy-", "webhook-")
 
 
-class Kind(StrEnum):
+class SecretKind(StrEnum):
+    """Where the value goes: into the query of the callback, into a header, or into the JSON body."""
+
     QUERY = "Query"
     HEADER = "Header"
     BODY = "Body"
@@ -58,12 +60,13 @@ class Kind(StrEnum):
 class Secret:
     """A parsed triple; `value` is plain or as it is stored, depending on which was parsed."""
 
-    kind: Kind
+    kind: SecretKind
     key: str
     value: str = field(repr=False)
 
     @property
     def purpose(self) -> str:
+        """Encryption binds the value to it, so that a stored value cannot be moved to another header or place."""
         return f"{self.kind},{self.key}"
 
 
@@ -71,7 +74,7 @@ def parse_secret(text: str) -> Secret:
     """`Header,Authorization,Bearer xxx`: the value is everything after the second comma."""
     kind, _, rest = text.partition(",")
     key, comma, value = rest.partition(",")
-    kinds = {known.lower(): known for known in Kind}
+    kinds = {known.lower(): known for known in SecretKind}
     if not comma or kind.strip().lower() not in kinds:
         raise SecretError("expected `Query,key,value`, `Header,key,value` or `Body,json,{…}`")
     secret = Secret(kinds[kind.strip().lower()], key.strip(), value.strip())
@@ -104,7 +107,7 @@ def reveal_secret(text: str, encryption: Encryption) -> Secret:
     """The stored triple with its plain value, for an attempt that is made now."""
     secret = parse_secret(text)
     plain = Secret(secret.kind, secret.key, _reveal_value(secret.value, encryption, secret.purpose))
-    # whoever merges a Body secret into a message checks it against the fields of that message
+    # the fields of a Body secret are compared with the message's when the two are merged
     check_value(plain, message_fields=())
     return plain
 
@@ -133,9 +136,9 @@ def check_value(secret: Secret, *, message_fields: Collection[str]) -> None:
     """Raises SecretError if the plain value cannot be sent; the error never shows the value."""
     if not secret.value:
         raise SecretError("expected a value that is not empty")
-    if secret.kind is Kind.HEADER and not _HEADER_VALUE.fullmatch(secret.value):
+    if secret.kind is SecretKind.HEADER and not _HEADER_VALUE.fullmatch(secret.value):
         raise SecretError("expected a header value of printable ASCII on one line")
-    if secret.kind is Kind.BODY:
+    if secret.kind is SecretKind.BODY:
         body_fields(secret.value, message_fields=message_fields)
 
 
@@ -163,14 +166,14 @@ def signing_key(secret: str) -> bytes:
     return key
 
 
-def _check_key(kind: Kind, key: str) -> None:
-    if kind is Kind.HEADER and not _HEADER_NAME.fullmatch(key):
+def _check_key(kind: SecretKind, key: str) -> None:
+    if kind is SecretKind.HEADER and not _HEADER_NAME.fullmatch(key):
         raise SecretError("expected a header name between the commas")
-    if kind is Kind.HEADER and (key.lower() in _OWN_HEADERS or key.lower().startswith(_OWN_PREFIXES)):
+    if kind is SecretKind.HEADER and (key.lower() in _RESERVED_HEADERS or key.lower().startswith(_RESERVED_PREFIXES)):
         raise SecretError(f"the header {key} cannot be set by a subscription")
-    if kind is Kind.QUERY and not (key and len(key) <= 128 and key.isprintable()):
+    if kind is SecretKind.QUERY and not (key and len(key) <= 128 and key.isprintable()):
         raise SecretError("expected the name of a query parameter between the commas")
-    if kind is Kind.BODY and key != "json":
+    if kind is SecretKind.BODY and key != "json":
         raise SecretError("expected `json` between the commas: the format of a Body secret")
 
 

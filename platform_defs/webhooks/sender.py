@@ -39,11 +39,12 @@ ATTEMPT_S = 10.0
 # Longer than an attempt and its two transactions; when it ends, another sender repeats a killed sender's attempt.
 LEASE_S = 30.0
 THREADS = 16
-# While hosts that hang fill the head of the queue, a search for other deliveries reads this many pages at most.
-PAGE = 200
+# While deliveries to busy hosts fill the head of the queue, a search for others reads at most this many pages.
 PAGES = 50
+PAGE = 200
+# pauses while nothing is due or the database does not answer, and while all threads or hosts are busy
 IDLE_S = 0.5
-FULL_S = 0.05
+BUSY_S = 0.05
 
 
 class Sender:
@@ -118,7 +119,7 @@ class Sender:
         free = THREADS - sum(under_way.values())
         ids = self._choose(moment, under_way, free) if free > 0 else []
         if not ids:
-            return [], FULL_S
+            return [], BUSY_S
         lease = f"{self._owner[:200]}/{uuid.uuid4().hex}"
         claimed = transact(
             self._engine,
@@ -126,7 +127,7 @@ class Sender:
         )
         with self._lock:
             self._busy.update(one.content.callback_url for one in claimed)
-        return [self._pool.submit(self._carry_out, one) for one in claimed], 0.0 if claimed else FULL_S
+        return [self._pool.submit(self._carry_out, one) for one in claimed], 0.0 if claimed else BUSY_S
 
     def _choose(self, moment: datetime, under_way: Mapping[str, int], limit: int) -> list[int]:
         """Due deliveries whose hosts have room; deliveries to busy hosts at the head of the queue are passed over."""

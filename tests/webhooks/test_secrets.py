@@ -13,7 +13,7 @@ from platform_defs.webhooks import secrets
 from platform_defs.webhooks.encryption import KEY_FILE, Encryption
 from platform_defs.webhooks.errors import SecretError
 from platform_defs.webhooks.masking import mask_spellings, spellings_of
-from platform_defs.webhooks.secrets import Kind, Secret
+from platform_defs.webhooks.secrets import Secret, SecretKind
 
 
 def storable(text: str, encryption: Encryption) -> str:
@@ -23,14 +23,14 @@ def storable(text: str, encryption: Encryption) -> str:
 @pytest.mark.parametrize(
     ("text", "kind", "key", "value"),
     [
-        ("Query,token,abc123", Kind.QUERY, "token", "abc123"),
-        ("Header,Authorization,Bearer a,b,c", Kind.HEADER, "Authorization", "Bearer a,b,c"),
-        ('Body,json,{"appId":"x","n":[1,2]}', Kind.BODY, "json", '{"appId":"x","n":[1,2]}'),
-        ("header, X-Key, spaced", Kind.HEADER, "X-Key", "spaced"),
+        ("Query,token,abc123", SecretKind.QUERY, "token", "abc123"),
+        ("Header,Authorization,Bearer a,b,c", SecretKind.HEADER, "Authorization", "Bearer a,b,c"),
+        ('Body,json,{"appId":"x","n":[1,2]}', SecretKind.BODY, "json", '{"appId":"x","n":[1,2]}'),
+        ("header, X-Key, spaced", SecretKind.HEADER, "X-Key", "spaced"),
     ],
 )
 def test_a_literal_is_stored_encrypted_shown_masked_and_opened_as_it_was(
-    tmp_path: Path, text: str, kind: Kind, key: str, value: str
+    tmp_path: Path, text: str, kind: SecretKind, key: str, value: str
 ) -> None:
     kept = storable(text, Encryption(tmp_path))
     assert kept.startswith(f"{kind},{key},enc:v1:")
@@ -147,7 +147,7 @@ def test_the_key_may_come_from_the_environment_and_a_wrong_one_opens_nothing(
     ],
 )
 def test_an_echoed_secret_is_masked_in_every_spelling(echo: str) -> None:
-    forms = spellings_of(Secret(Kind.HEADER, "Authorization", "Bearer s3cr/et+1"), None)
+    forms = spellings_of(Secret(SecretKind.HEADER, "Authorization", "Bearer s3cr/et+1"), None)
     kept = mask_spellings(echo, forms)
     assert "s3cr" not in kept
     assert "QmVhcmVy" not in kept
@@ -155,6 +155,6 @@ def test_an_echoed_secret_is_masked_in_every_spelling(echo: str) -> None:
 
 
 def test_the_beginning_of_a_secret_at_the_end_of_a_cut_answer_is_masked() -> None:
-    forms = spellings_of(Secret(Kind.BODY, "json", '{"appId":"hunter2hunter2"}'), None)
+    forms = spellings_of(Secret(SecretKind.BODY, "json", '{"appId":"hunter2hunter2"}'), None)
     assert mask_spellings("you said hunter2hun", forms, cut=True) == "you said ***"
     assert mask_spellings("you said hunter2hunter2", forms) == "you said ***"

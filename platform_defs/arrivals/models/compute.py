@@ -21,7 +21,7 @@ from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.models.sql import render_query
 from platform_defs.canonical import canonical_json, sha256_hex
-from platform_defs.sources import MAX_MESSAGE, Reading, SourceError, Sources
+from platform_defs.sources import MAX_MESSAGE, ReadTransaction, SourceError, Sources
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_kpi_value
@@ -54,8 +54,8 @@ def compute(
     """
     with closing(_Spool()) as spool:
         try:
-            with sources.reading(model.source, timeout_s) as reading:
-                counts = _read_into_spool(reading, model, op_time, spool)
+            with sources.read_transaction(model.source, timeout_s) as transaction:
+                counts = _read_into_spool(transaction, model, op_time, spool)
         except SourceError as error:
             raise ModelFailed(str(error)) from None
 
@@ -93,8 +93,8 @@ class _Spool:
         self._connection.close()
 
 
-def _read_into_spool(reading: Reading, model: Model, op_time: str, spool: _Spool) -> Counts:
-    columns, rows = reading.rows(render_query(model, reading.dialect, op_time))
+def _read_into_spool(transaction: ReadTransaction, model: Model, op_time: str, spool: _Spool) -> Counts:
+    columns, rows = transaction.rows(render_query(model, transaction.dialect, op_time))
     kpi_ids = [kpi.kpi_id for kpi in model.kpis]
     dimension_at = _positions(columns, model.dimensions)
     kpi_at = _positions(columns, kpi_ids)

@@ -1,1 +1,1 @@
-"""Who hears of a finished execution: affected KPIs, subscriptions to them, the message."""
+"""Notification of subscribers after a successful execution: affected KPIs, subscriptions to them, and the message."""

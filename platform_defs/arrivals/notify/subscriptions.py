@@ -1,4 +1,4 @@
-"""Subscriptions to KPIs: added with their secrets encrypted, listed, disabled, enabled and removed, a team its own."""
+"""Subscriptions to KPIs: adds, lists, disables, enables and removes them; with `team` only those of that team."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -88,7 +88,7 @@ def list_all(engine: Engine, *, team: str | None = None) -> list[Subscription]:
 
 
 def find(engine: Engine, subscription_id: int, *, team: str | None = None) -> Subscription:
-    query = select(_table).where(_one(subscription_id, team))
+    query = select(_table).where(_has_id(subscription_id, team))
     row = read(engine, lambda connection: connection.execute(query).one_or_none())
     if row is None:
         raise UnknownSubscription(subscription_id)
@@ -105,7 +105,7 @@ def enable(engine: Engine, subscription_id: int, *, team: str | None = None) -> 
 
 
 def remove(engine: Engine, subscription_id: int, *, team: str | None = None) -> None:
-    statement = delete(_table).where(_one(subscription_id, team))
+    statement = delete(_table).where(_has_id(subscription_id, team))
     if transact(engine, lambda connection: connection.execute(statement).rowcount) == 0:
         raise UnknownSubscription(subscription_id)
 
@@ -176,7 +176,7 @@ def _storable(
 
 
 def _change(engine: Engine, subscription_id: int, team: str | None, values: dict[str, Any]) -> Subscription:
-    statement = update(_table).where(_one(subscription_id, team)).values(values)
+    statement = update(_table).where(_has_id(subscription_id, team)).values(values)
     transact(engine, lambda connection: connection.execute(statement))
     return find(engine, subscription_id, team=team)
 
@@ -185,7 +185,7 @@ def _belongs_to(team: str | None) -> ColumnElement[bool]:
     return true() if team is None else _table.c.team_name == team
 
 
-def _one(subscription_id: int, team: str | None) -> ColumnElement[bool]:
+def _has_id(subscription_id: int, team: str | None) -> ColumnElement[bool]:
     return and_(_table.c.id == subscription_id, _belongs_to(team))
 
 

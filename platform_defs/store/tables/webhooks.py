@@ -14,7 +14,7 @@ metrics_webhook_subscription = Table(
     Column("secret", Str(2048)),
     Column("retry_num", Integer, nullable=False, server_default="3"),
     Column("status", Str(16), nullable=False, server_default="1"),
-    # of Standard Webhooks; like `secret` a reference or encrypted
+    # signs deliveries as Standard Webhooks says; like `secret` it is a reference or encrypted
     Column("signing_secret", Str(2048)),
     Column("disabled_reason", Str(255)),
     Column("team_name", Str(64)),
@@ -27,16 +27,17 @@ metrics_webhook_delivery = Table(
     "metrics_webhook_delivery",
     metadata,
     id_column(),
-    # the receiver's idempotency key: the same on every attempt
+    # by which a receiver recognises a repeated delivery: the same on every attempt
     Column("webhook_id", Str(64), nullable=False),
+    # the event; arrivals' are tasks, about a model and a batch (model_id, op_time)
     Column("task_id", Integer, nullable=False),
-    # a digest of callback, retries and secrets: subscriptions that agree in them share one delivery
+    # digest of callback, retries, secrets and team: subscriptions that agree in them share one delivery
     Column("group_hash", Fixed(64), nullable=False),
     Column("model_id", Str(255), nullable=False),
     Column("op_time", Str(255), nullable=False),
     Column("callback_url", Str(512), nullable=False),
     Column("subscription_ids", Json, nullable=False),
-    # as the subscription has them: references or encrypted, resolved only when an attempt is made
+    # copies of the subscription's: references or encrypted, revealed only when an attempt is made
     Column("secret", Str(2048)),
     Column("signing_secret", Str(2048)),
     Column("retry_num", Integer, nullable=False),

@@ -200,9 +200,9 @@ def test_a_source_refuses_to_be_written(orders: Engine) -> None:
     sources = Sources(orders, {})
     with (
         pytest.raises(SourceError, match=r"(?i)read.?only"),
-        sources.reading("platform", 10) as reading,
+        sources.read_transaction("platform", 10) as transaction,
     ):
-        reading.rows(Query("DELETE FROM orders", {"op_time": BATCH}))
+        transaction.rows(Query("DELETE FROM orders", {"op_time": BATCH}))
     assert computed(orders, model()) == Counts(2, 3)
 
 
