@@ -1,4 +1,4 @@
-"""Upkeep of the lineage sink: what a failure left undone is applied, what is too old is forgotten."""
+"""Dagster jobs that keep lineage in order: `lineage_apply` after failures, `lineage_retention` every night."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from dagster import Definitions, OpExecutionContext, job, op
 
 from platform_defs.lineage.upkeep.recovery import recover
-from platform_defs.lineage.upkeep.retention import Retention, forget
+from platform_defs.lineage.upkeep.retention import Retention, delete_expired
 from platform_defs.settings import Settings
 from resources.database import DatabaseResource
 from resources.graph import GraphResource
@@ -14,19 +14,20 @@ from resources.graph import GraphResource
 
 @op
 def apply_waiting_events(context: OpExecutionContext, database: DatabaseResource, graph: GraphResource) -> None:
-    """Raw events that the graph lacks, oldest first, then the graphs that need a rebuild."""
-    recovered = recover(database.engine, graph.graph)
-    context.log.info(f"applied {recovered.applied} events, rebuilt the graphs of {len(recovered.rebuilt)} tenants")
+    """Applies raw events that the graph lacks, oldest first, then rebuilds the graphs that need it."""
+    report = recover(database.engine, graph.graph)
+    context.log.info(f"applied {report.applied} events, rebuilt the graphs of {len(report.rebuilt)} tenants")
     context.add_output_metadata(
         {
-            "applied": recovered.applied,
-            "refused": recovered.refused,
-            "rebuilt": ", ".join(map(str, recovered.rebuilt)) or "none",
+            "applied": report.applied,
+            "refused": report.refused,
+            "rebuilt": ", ".join(map(str, report.rebuilt)) or "none",
         }
     )
 
 
-# Bound here, not by the Definitions: a sensor that targets the job would be copied by a parameter that is still beta.
+# The job binds its resources here and not through the Definitions object. For a sensor that targets a job, the
+# Definitions object would have to copy the job with a parameter of Dagster that is still beta.
 _DATABASE = DatabaseResource()
 
 
@@ -40,16 +41,16 @@ def lineage_apply() -> None:
 
 @op
 def forget_old_lineage(context: OpExecutionContext, database: DatabaseResource, graph: GraphResource) -> None:
-    """Raw events, counted runs, dead letters and tombstones beyond their retention."""
+    """Deletes raw events, counted runs, dead letters and tombstones that are older than their retention."""
     settings = Settings.load()
     retention = Retention(
         events=settings.lineage_retention_days,
         tombstones=settings.lineage_tombstone_days,
         dead_letters=settings.lineage_dead_letter_days,
     )
-    forgotten = forget(database.engine, graph.graph, retention, datetime.now(UTC))
-    context.log.info(f"forgot {forgotten}")
-    context.add_output_metadata(asdict(forgotten))
+    report = delete_expired(database.engine, graph.graph, retention, datetime.now(UTC))
+    context.log.info(f"deleted {report}")
+    context.add_output_metadata(asdict(report))
 
 
 @job(description="Forgets raw lineage events, refused events and tombstones beyond their retention.")

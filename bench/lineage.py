@@ -1,4 +1,4 @@
-"""What the sink takes: events/s and latency on real events, what grouping saves, what a million rows cost.
+"""Benchmark of the lineage sink: events/s and latency on real events, gain of group commit, cost of a million rows.
 
 Run it as `python -m bench.lineage [--seconds 8] [--rows 1000000] [embedded] [servers]`. Load generator, API and servers
 share this machine, so the numbers contain all of them; each figure is of one API process. The load is the corpus of
@@ -28,7 +28,7 @@ from sqlalchemy.engine import URL, make_url
 from platform_defs.access.keys import issue_key
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.graph.open import open_graph
-from platform_defs.lineage.sink.commit import Committed, Item
+from platform_defs.lineage.sink.commit import CommitResult, PreparedEvent
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
@@ -40,7 +40,7 @@ from tests.needs import require
 
 CLIENTS = (1, 16, 64)
 WARM_UP_S = 2.0
-# a server that has just started compiles and caches for a while, and would be measured doing that
+# A server that has just started still compiles and fills caches, so the load runs unmeasured until its rate is steady.
 STEADY = 0.1
 STEADY_AT_MOST = 12
 BULK_CHUNK = 5000
@@ -79,7 +79,7 @@ def corpus() -> list[dict[str, Any]]:
 
 
 class Load:
-    """Requests ready to be sent: building them must not be part of the measurement."""
+    """Builds requests before the measurement begins, so that building them is not measured."""
 
     def __init__(self, events: Sequence[dict[str, Any]]) -> None:
         self._events = events
@@ -152,7 +152,7 @@ def measure(api: str, key: str, load: Load, clients: int, seconds: float) -> Mea
 
 
 def warm_up(api: str, key: str, load: Load) -> None:
-    """Load that is not measured, until one piece of it goes as fast as the one before."""
+    """Runs load that is not measured, until two rounds in a row have about the same rate."""
     before = 0.0
     for _ in range(STEADY_AT_MOST):
         rate = measure(api, key, load, max(CLIENTS), WARM_UP_S).rate
@@ -219,23 +219,23 @@ def serving(env: dict[str, str], code: str = SERVE, **settings: str) -> Iterator
 
 
 class NoCommitter:
-    """Accepts everything and writes nothing: what the rest of the request costs."""
+    """Accepts everything and writes nothing, to measure the cost of the rest of the request."""
 
-    def commit(self, items: Sequence[Item]) -> Committed:
-        return Committed()
+    def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
+        return CommitResult()
 
     def flush(self) -> None:
         """Nothing to write."""
 
-    def withdraw(self, item: Item) -> None:
-        """Nothing to take back."""
+    def withdraw(self, event: PreparedEvent) -> None:
+        """Nothing to delete."""
 
     def close(self) -> None:
         """Nothing to close."""
 
 
 def serve_nothing() -> None:
-    """`platform serve`, whose sink writes nothing."""
+    """Runs `platform serve` with a sink that writes nothing."""
     from platform_defs.api.lineage import service
     from platform_defs.cli import main
 
@@ -248,7 +248,7 @@ def serve_nothing() -> None:
 
 
 def fill(place: Place, rows: int) -> None:
-    """Rows of about 500 bytes, as many as years of events leave."""
+    """Inserts rows of about 500 bytes each, as many as years of events would leave."""
     engine = open_engine(place.url)
     start = datetime(2020, 1, 1, tzinfo=UTC)
     try:

@@ -1,4 +1,4 @@
-"""When lineage needs work: recovery of what failed, observations of external tables, retention."""
+"""Triggers of the lineage system: the recovery sensor, the observation sensor and the nightly retention schedule."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,12 +23,13 @@ from assets.lineage import lineage_retention
 from platform_defs.lineage import observations
 from platform_defs.lineage.kinds_of_work import LINEAGE_APPLY
 from platform_defs.lineage.observations import Observation, Position
-from platform_defs.lineage.upkeep.recovery import is_needed
+from platform_defs.lineage.upkeep.recovery import is_recovery_needed
 from platform_defs.settings import Settings
 from platform_defs.work import rows
 from resources.database import DatabaseResource
 
-# At most one row of work per interval, and none while one is open: a failing store is tried again, but not every tick.
+# At most one row of work per interval is written, and none while one is open, so that a store which keeps failing is
+# tried again but not at every tick.
 RECOVERY_INTERVAL_S = 30
 
 
@@ -36,7 +37,7 @@ RECOVERY_INTERVAL_S = 30
 def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
     """Writes a row of work when raw events wait for the graph or a tenant's graph needs a rebuild."""
     with DatabaseResource().opened() as engine:
-        if not is_needed(engine):
+        if not is_recovery_needed(engine):
             return SkipReason("the graph has all events")
         interval = int(datetime.now(UTC).timestamp() // RECOVERY_INTERVAL_S)
         row = rows.enqueue_unless_open(engine, LINEAGE_APPLY, key=f"{LINEAGE_APPLY}:{interval}")
@@ -52,14 +53,17 @@ def lineage_observations(context: SensorEvaluationContext) -> SensorResult | Ski
     with DatabaseResource().opened() as engine:
         before = Position.read(context.cursor)
         tick = observations.observe(engine, before, without=settings.unobserved_tenants)
-        # what an earlier tick reported counts from here on: its cursor is only kept when the tick has ended
-        observations.save(engine, (before if tick.observations else tick.position).last_id)
+        # Dagster keeps a tick's cursor only if the tick succeeds. So a tick that reports observations saves the
+        # position before them; the next tick, which starts from this tick's cursor, saves the position after them.
+        observations.save_position(engine, (before if tick.observations else tick.position).last_id)
     if tick.position == before:
         return SkipReason("no new events")
-    return SensorResult(asset_events=[_observation(found) for found in tick.observations], cursor=str(tick.position))
+    return SensorResult(
+        asset_events=[_asset_observation(found) for found in tick.observations], cursor=str(tick.position)
+    )
 
 
-def _observation(found: Observation) -> AssetObservation:
+def _asset_observation(found: Observation) -> AssetObservation:
     metadata: dict[str, Any] = {
         "namespace": found.table.namespace,
         "name": found.table.name,
@@ -74,7 +78,7 @@ def _observation(found: Observation) -> AssetObservation:
     if found.columns:
         columns = [TableColumn(name, kind or "unknown") for name, kind in found.columns]
         metadata["dagster/column_schema"] = MetadataValue.table_schema(TableSchema(columns))
-    return AssetObservation(AssetKey(observations.key_of(found.table)), metadata=metadata)
+    return AssetObservation(AssetKey(observations.asset_key_of(found.table)), metadata=metadata)
 
 
 def definitions() -> Definitions:

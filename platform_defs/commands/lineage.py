@@ -1,4 +1,4 @@
-"""`platform lineage`: a tenant's graph as text, refused events, rebuilds and pruning."""
+"""`platform lineage`: prints a tenant's graph, rebuilds it, prunes tombstones, lists and retries dead letters."""
 
 import json
 import sys
@@ -18,14 +18,14 @@ from platform_defs.graph.port import Graph
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letter_retry import retry_letter
-from platform_defs.lineage.intake.dead_letters import Status
+from platform_defs.lineage.intake.dead_letters import LetterStatus
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant
 from platform_defs.lineage.upkeep.retention import prune_tombstones
 from platform_defs.settings import Settings
 
 PROGRESS_EVERY = 1000
-# what a number of the database holds; a driver fails on more
+# ids are 64-bit numbers in the database, whose drivers fail on larger ones
 NUMBER = click.IntRange(1, MAX_ID)
 tenant_option = click.option("--tenant", "tenant_id", type=NUMBER, required=True, metavar="ID", help="The tenant's id.")
 
@@ -67,13 +67,13 @@ def graph(tenant_id: int) -> None:
 def rebuild(tenant_id: int) -> None:
     """Rebuild the tenant's graph from its stored events; what none of them explains is removed."""
     with opened_stores() as stores:
-        tenant = _tenant(stores.engine, tenant_id)
+        tenant = _tenant_on_record(stores.engine, tenant_id)
         oldest = raw_events.oldest_time(stores.engine, tenant_id)
         if oldest is None:
             click.echo("no events are stored: the graph will be empty", err=True)
         else:
             click.echo(f"events are stored from {oldest:%F %T} UTC on: what is older cannot be rebuilt", err=True)
-        report = rebuild_tenant(stores.engine, stores.graph, tenant, progress=_progress)
+        report = rebuild_tenant(stores.engine, stores.graph, tenant, progress=_print_progress)
         click.echo(f"rebuilt from {report.events} events, removed {report.removed} nodes and edges")
 
 
@@ -99,10 +99,10 @@ def letters() -> None:
 def list_(everything: bool, limit: int, as_json: bool) -> None:
     """List refused events, the newest first."""
     with opened_engine() as engine:
-        found = dead_letters.listed(engine, status=None if everything else Status.OPEN, limit=limit)
+        found = dead_letters.list_letters(engine, status=None if everything else LetterStatus.OPEN, limit=limit)
     for letter in found:
         if as_json:
-            shown = {
+            line = {
                 "id": letter.id,
                 "time": letter.created_at.isoformat(),
                 "source": letter.source,
@@ -113,7 +113,7 @@ def list_(everything: bool, limit: int, as_json: bool) -> None:
                 "reason": letter.reason,
                 "payload": letter.payload,
             }
-            click.echo(json.dumps(shown, ensure_ascii=False))
+            click.echo(json.dumps(line, ensure_ascii=False))
         else:
             click.echo(f"{letter.id}\t{letter.created_at:%F %T}\t{letter.source}\t{letter.reason}")
 
@@ -128,9 +128,9 @@ def retry(ids: tuple[int, ...], everything: bool) -> None:
     refused = 0
     with opened_stores() as stores:
         found = (
-            dead_letters.listed(stores.engine, limit=sys.maxsize)
+            dead_letters.list_letters(stores.engine, limit=sys.maxsize)
             if everything
-            else dead_letters.find(stores.engine, [id for id in ids if abs(id) <= MAX_ID])
+            else dead_letters.find_letters(stores.engine, [id for id in ids if abs(id) <= MAX_ID])
         )
         missing = sorted(set(ids) - {letter.id for letter in found})
         if missing:
@@ -143,13 +143,13 @@ def retry(ids: tuple[int, ...], everything: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _tenant(engine: Engine, tenant_id: int) -> Tenant:
+def _tenant_on_record(engine: Engine, tenant_id: int) -> Tenant:
     tenant = find_tenant(engine, tenant_id)
     if tenant is None:
         raise PlatformError(f"tenant {tenant_id} is not on record")
     return tenant
 
 
-def _progress(done: int) -> None:
+def _print_progress(done: int) -> None:
     if done % PROGRESS_EVERY == 0:
         click.echo(f"{done} events", err=True)

@@ -1,1 +1,4 @@
-"""The OpenLineage sink: events in, raw rows and an asset graph out; the graph is a function of the set of events."""
+"""The lineage system: takes OpenLineage events, stores them, and keeps one asset graph per tenant.
+
+The graph depends on the set of accepted events only, not on their order: see merge/.
+"""

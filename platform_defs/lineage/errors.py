@@ -1,24 +1,28 @@
-"""What can be wrong with an event; each error knows how the wire answers it.
+"""Errors of the lineage system.
 
-LineageError
-└── EventRefused               this event cannot be taken, now or later; `field` names what is wrong with it
-    ├── InvalidEvent           400: not an event that the stores can hold without losing meaning
-    └── TenantRefused          the tenant of the event cannot be told, or is not the caller's
-        ├── TenantMissing      400: neither the event nor the credential names a tenant
-        ├── TenantUnknown      400: the tenant that is named is not on record, and the event does not introduce it
-        ├── TenantContradicted 400: the event contradicts itself or the record about its tenant
-        └── TenantForbidden    403: the event belongs to another tenant than the caller's
+PlatformError (platform_defs/errors.py)
+└── LineageError                   an operation of the lineage system failed, such as a rebuild
+    └── EventRefused               the event can be accepted neither now nor later; `field` names what is wrong
+        ├── InvalidEvent           400: the event is malformed, or no store can hold it unchanged
+        └── TenantRefused          400: the event can be given to no tenant
+            ├── TenantMissing      400: neither the event nor the credential names a tenant
+            ├── TenantUnknown      400: the named tenant is not on record, and the event does not introduce it
+            ├── TenantContradicted 400: statements about the tenant, in the event or on record, contradict each other
+            └── TenantForbidden    403: the event names another tenant than the one of the credential
+
+Not errors of a caller, and so not in this tree: NeedsRebuild (merge/state.py), by which the merge tells the sink and
+the recovery that a tenant's graph must be rebuilt.
 """
 
 from platform_defs.errors import PlatformError
 
 
 class LineageError(PlatformError):
-    """The lineage system could not do what was asked."""
+    """An operation of the lineage system failed."""
 
 
 class EventRefused(LineageError):
-    """The event is refused for what it is; sending it again changes nothing."""
+    """The event is refused because of its content; sending it again would not help. `code` is the HTTP status."""
 
     code = 400
     status = "bad_request"
@@ -30,27 +34,27 @@ class EventRefused(LineageError):
 
 
 class InvalidEvent(EventRefused):
-    """Something that an event must have is missing, malformed, or more than a store can hold."""
+    """A required part of the event is missing or malformed, or a store cannot hold it."""
 
 
 class TenantRefused(EventRefused):
-    """The event cannot be given to a tenant."""
+    """The event can be given to no tenant."""
 
 
 class TenantMissing(TenantRefused):
-    """No tenant signal where one is required."""
+    """The event must name a tenant, or its credential must, but neither does."""
 
 
 class TenantUnknown(TenantRefused):
-    """A tenant that is not on record, and not introduced with id, code and name."""
+    """The tenant is not on record, and the event does not introduce it with id, code and name."""
 
 
 class TenantContradicted(TenantRefused):
-    """Two statements about the tenant exclude each other."""
+    """Two statements about the tenant contradict each other."""
 
 
 class TenantForbidden(TenantRefused):
-    """The event belongs to another tenant than the authenticated one."""
+    """The event names another tenant than the one of the credential."""
 
     code = 403
     status = "forbidden"

@@ -1,4 +1,4 @@
-"""Reads event times as real producers write them: always an instant in UTC, to the microsecond, or a reason why not."""
+"""Parses event times in all spellings that real producers use, into UTC with microseconds."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -7,32 +7,33 @@ from zoneinfo import ZoneInfo
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# MySQL's DATETIME begins here; an earlier time would be refused by one store and kept by another
+# MySQL's DATETIME begins with this year. Other stores would keep earlier times, but all stores must accept the same.
 _EARLIEST_YEAR = 1000
 
-# all digits but those of a date, which is ISO 8601 without its dashes
+# a number, except one of eight digits, which is a date in ISO 8601 without dashes
 _NUMBER_TEXT = re.compile(r"-?(?![0-9]{8}$)[0-9]+(\.[0-9]+)?", re.ASCII)
 _IN_BRACKETS = re.compile(r"(?P<time>[^\[\]]+)\[(?P<zone>[A-Za-z0-9_+\-/:]+)\]", re.ASCII)
 _NAMED_UTC = re.compile(r"\s*(?:UTC|GMT|[zZ])$")
 
-# Digits of an epoch number -> microseconds of its unit. They are those of the years 2001 to 2286: another length is no
-# epoch but something else, and read as one it could lie centuries ahead and win over everything.
+# Number of digits of an epoch number -> microseconds of its unit. Epoch numbers of the years 2001 to 2286 have these
+# lengths. A number of another length is refused: read as an epoch it might lie centuries ahead, and an event of that
+# time would win over all later ones.
 _UNITS = {10: Decimal(1_000_000), 13: Decimal(1_000), 16: Decimal(1), 19: Decimal("0.001")}
 _COMPACT_DIGITS = 14
 
 
 def parse_time(value: object) -> datetime:
-    """The instant in UTC; ValueError says what was expected.
+    """The instant in UTC. Raises ValueError, which says what was expected.
 
-    Text is ISO 8601, with any number of fractional digits (cut after the sixth), with a zone in brackets, without zone
-    (UTC) or as a date alone; a number, also as text, is an epoch in seconds, milli-, micro- or nanoseconds, told apart
-    by its 10, 13, 16 or 19 digits, or yyyyMMddHHmmss in UTC.
+    A text is ISO 8601: with any number of fractional digits (cut after the sixth), with a zone in brackets, without a
+    zone (UTC), or a date alone. A number, also as text, is an epoch in seconds, milli-, micro- or nanoseconds if it has
+    10, 13, 16 or 19 digits, and yyyyMMddHHmmss in UTC if it has 14.
     """
     if type(value) is str:
         text = value.strip()
         return _in_range(_from_number(Decimal(text)) if _NUMBER_TEXT.fullmatch(text) else _from_text(text))
     if type(value) is int or type(value) is float:
-        # by its shortest text, so that 1636646662.687894 means these microseconds on every machine
+        # through its shortest text, so that 1636646662.687894 means exactly these microseconds
         return _in_range(_from_number(Decimal(repr(value))))
     raise ValueError("expected a time in ISO 8601 or an epoch number")
 
@@ -49,7 +50,7 @@ def _from_text(text: str) -> datetime:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC if zone is None else ZoneInfo(zone))
         return moment.astimezone(UTC)
-    except (ValueError, OverflowError, KeyError, OSError):  # KeyError and OSError: no such zone
+    except (ValueError, OverflowError, KeyError, OSError):  # KeyError and OSError mean that the zone does not exist
         raise _not_a_time() from None
 
 

@@ -1,7 +1,8 @@
-"""Reads one OpenLineage event: liberal where real producers are sloppy, strict where meaning would be lost.
+"""Parses one OpenLineage event: lenient where real producers are sloppy, strict where meaning would be lost.
 
-This is the hot path of the sink, so nothing is copied: an Event points into the parsed JSON. What no store could hold
-is found at the speed of the JSON encoder; only an event that is refused is walked value by value, to name the field.
+This is the hot path of the sink, so nothing is copied: an Event refers to parts of the parsed JSON. Values that no
+store can hold are found by the JSON encoder, which is fast; only an event that is refused is searched value by value,
+to name the field.
 """
 
 import hashlib
@@ -17,13 +18,13 @@ from platform_defs.canonical import canonical_hash, canonical_json
 from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.event_times import parse_time
 
-# the widths of lineage_events' columns
+# the widths of the columns of lineage_events
 MAX_EVENT_TYPE = 32
 MAX_RUN_ID = 36
 MAX_JOB_NAME = 255
 MAX_JOB_NAMESPACE = 255
 MAX_PRODUCER = 512
-# MySQL's JSON holds no deeper document and no longer key; the other stores must not differ
+# MySQL's JSON type holds no deeper document and no longer key. The same limits apply on the other stores.
 MAX_NESTING = 100
 MAX_KEY_BYTES = 65535
 MAX_PATH_SHOWN = 200
@@ -33,8 +34,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_FACETS: Mapping[str, Any] = {}
 
 
-class Kind(StrEnum):
-    """The kinds of events, as the column `_event_type` spells them."""
+class EventKind(StrEnum):
+    """The kinds of events, with the values of the column `_event_type`."""
 
     RUN = "RUN_EVENT"
     DATASET = "DATASET_EVENT"
@@ -48,13 +49,13 @@ class Dataset:
     facets: Mapping[str, Any]
 
     def facet(self, name: str) -> Mapping[str, Any]:
-        """The facet's content; empty where it is absent, null, or not an object."""
+        """The facet's content; empty if the facet is absent, null or not an object."""
         return facet_of(self.facets, name)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    kind: Kind
+    kind: EventKind
     event_time: datetime
     event_type: str | None
     run_id: str | None
@@ -72,7 +73,7 @@ class Event:
 
     @property
     def datasets(self) -> Iterator[Dataset]:
-        """All datasets that the event names, in its order."""
+        """All datasets of the event: inputs, outputs, then the dataset of a dataset event."""
         yield from self.inputs
         yield from self.outputs
         if self.dataset is not None:
@@ -85,24 +86,24 @@ def facet_of(facets: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def parse_event(raw: object) -> Event:
-    """The event, or InvalidEvent that names the field."""
+    """The parsed event. Raises InvalidEvent, which names the field that is wrong."""
     if not isinstance(raw, dict):
         raise InvalidEvent("event", f"expected a JSON object, got {_type_name(raw)}")
-    payload = _payload(raw)
+    payload = _canonical_payload(raw)
     kind = _kind(raw)
     run, job = _object(raw, "run", ""), _object(raw, "job", "")
-    named = kind is not Kind.DATASET  # a dataset event may come without a job
+    needs_job = kind is not EventKind.DATASET
     return Event(
         kind=kind,
         event_time=_time(raw),
         event_type=_event_type(raw),
-        run_id=_text(run, "runId", "run.", MAX_RUN_ID, required=kind is Kind.RUN),
-        job_namespace=_text(job, "namespace", "job.", MAX_JOB_NAMESPACE, required=named),
-        job_name=_text(job, "name", "job.", MAX_JOB_NAME, required=named),
+        run_id=_text(run, "runId", "run.", MAX_RUN_ID, required=kind is EventKind.RUN),
+        job_namespace=_text(job, "namespace", "job.", MAX_JOB_NAMESPACE, required=needs_job),
+        job_name=_text(job, "name", "job.", MAX_JOB_NAME, required=needs_job),
         producer=_text(raw, "producer", "", MAX_PRODUCER, required=False),
         inputs=_datasets(raw, "inputs"),
         outputs=_datasets(raw, "outputs"),
-        dataset=_dataset(raw["dataset"], "dataset") if kind is Kind.DATASET else None,
+        dataset=_dataset(raw["dataset"], "dataset") if kind is EventKind.DATASET else None,
         run_facets=_object(run, "facets", "run."),
         job_facets=_object(job, "facets", "job."),
         raw=raw,
@@ -112,18 +113,18 @@ def parse_event(raw: object) -> Event:
 
 
 def fingerprint(tenant_id: int, event: Event) -> str:
-    """64 hex digits that are the same for every delivery of the event to the tenant."""
+    """A hash of 64 hex digits that is the same for every delivery of this event to this tenant."""
     time = event.event_time.isoformat(timespec="microseconds")
     return canonical_hash([tenant_id, event.run_id, event.event_type, time, event.payload_hash])
 
 
-def _kind(raw: Mapping[str, Any]) -> Kind:
+def _kind(raw: Mapping[str, Any]) -> EventKind:
     if raw.get("run") is not None:
-        return Kind.RUN
+        return EventKind.RUN
     if raw.get("dataset") is not None:
-        return Kind.DATASET
+        return EventKind.DATASET
     if raw.get("job") is not None:
-        return Kind.JOB
+        return EventKind.JOB
     raise InvalidEvent("run", "expected one of run, dataset and job, which decide the kind of the event")
 
 
@@ -186,17 +187,17 @@ def _dataset(value: object, at: str) -> Dataset:
     return Dataset(namespace, name, _object(value, "facets", f"{at}."))  # type: ignore[arg-type]  # checked above
 
 
-def _payload(raw: Mapping[str, Any]) -> bytes:
-    """The canonical JSON of an event that every store can hold."""
+def _canonical_payload(raw: Mapping[str, Any]) -> bytes:
+    """The canonical JSON of the event. Raises InvalidEvent if some store could not hold it."""
     _check_structure(raw)
     try:
         return canonical_json(raw).encode()
-    except (ValueError, TypeError):  # NaN, what JSON does not have, and UnicodeEncodeError, which is a ValueError
-        raise _named(raw) from None
+    except (ValueError, TypeError):  # NaN, types that JSON lacks, lone surrogates (UnicodeEncodeError is a ValueError)
+        raise _find_refused_field(raw) from None
 
 
 def _check_structure(raw: Mapping[str, Any]) -> None:
-    """Nesting, keys and integers; level by level, so that no depth can exhaust the stack."""
+    """Checks nesting, keys and integers, level by level and without recursion, so that no depth exhausts the stack."""
     level: list[Any] = [raw]
     for _ in range(MAX_NESTING):
         inner: list[Any] = []
@@ -210,7 +211,7 @@ def _check_structure(raw: Mapping[str, Any]) -> None:
                 if kind is dict or kind is list:
                     inner.append(value)
                 elif kind is int and not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
-                    raise _named(raw)
+                    raise _find_refused_field(raw)
         if not inner:
             return
         level = inner
@@ -218,7 +219,7 @@ def _check_structure(raw: Mapping[str, Any]) -> None:
 
 
 def _check_keys(container: dict[str, Any]) -> None:
-    # four bytes at most for a character, so short keys need no counting
+    # a character has at most four bytes, so the bytes of short keys need not be counted
     if max(map(len, container), default=0) * 4 <= MAX_KEY_BYTES:
         return
     for key in container:
@@ -226,22 +227,23 @@ def _check_keys(container: dict[str, Any]) -> None:
             raise InvalidEvent(ascii(key[:MAX_PATH_SHOWN]), f"expected names of at most {MAX_KEY_BYTES} bytes")
 
 
-def _named(raw: Mapping[str, Any]) -> InvalidEvent:
-    return _find(raw, "") or InvalidEvent("event", "expected JSON")
+def _find_refused_field(raw: Mapping[str, Any]) -> InvalidEvent:
+    """The error for an event that no store can hold, naming the field if it is found."""
+    return _search(raw, "") or InvalidEvent("event", "expected JSON")
 
 
-def _find(value: object, at: str) -> InvalidEvent | None:
-    """The first value that a store cannot hold; the depth is bounded already."""
+def _search(value: object, at: str) -> InvalidEvent | None:
+    """The error for the first value that a store cannot hold. Recursion is safe: the depth was checked before."""
     if isinstance(value, dict):
         for key, item in value.items():
             path = f"{at}.{key}" if at else str(key)
             if type(key) is not str or _SURROGATE.search(key):
                 return InvalidEvent(ascii(path[:MAX_PATH_SHOWN]), "expected names that are text, got a lone surrogate")
-            if refused := _find(item, path):
-                return refused
+            if error := _search(item, path):
+                return error
         return None
     if isinstance(value, list):
-        return next(filter(None, (_find(item, f"{at}[{index}]") for index, item in enumerate(value))), None)
+        return next(filter(None, (_search(item, f"{at}[{index}]") for index, item in enumerate(value))), None)
     reason = _why_not_storable(value)
     return None if reason is None else InvalidEvent(at[:MAX_PATH_SHOWN], reason)
 
@@ -252,7 +254,7 @@ def _why_not_storable(value: object) -> str | None:
     if type(value) is str:
         return "expected text, got a lone surrogate" if _SURROGATE.search(value) else None
     if type(value) is int or type(value) is float:
-        # comparing with NaN is always false
+        # a comparison with NaN is always false, so NaN is out of range as well
         in_range = -LARGEST_INTEGER <= value <= LARGEST_INTEGER
         return None if in_range else "expected a finite number in the range of a double"
     return f"expected JSON, got {_type_name(value)}"

@@ -1,7 +1,8 @@
-"""What an event says about the asset graph: facts, in names only. The merge (merge/) makes one graph of all of them.
+"""Facts: the statements that an event makes about the asset graph, which the merge (merge/) combines into one graph.
 
-A fact has the version of its event. Extraction (gravitino/, compute/) writes facts and knows no graph; the merge reads
-facts and knows no OpenLineage. All names are qualified, so a node's id is a pure function of what the event says.
+Extraction (extract/) produces facts and does not know the graph; the merge consumes facts and does not know
+OpenLineage. Facts refer to assets by qualified names, so an asset's node id follows from the event alone. Every fact
+has the version of its event.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from platform_defs.canonical import canonical_hash
 
 @lru_cache(maxsize=1 << 16)
 def _id(kind: str, name: tuple[str, ...]) -> str:
-    """Kept: the merge asks for the same few thousand ids again and again."""
+    """The node id. Cached, because the merge needs the same few thousand ids again and again."""
     return f"{kind}:{canonical_hash(list(name))[:40]}"
 
 
@@ -23,15 +24,16 @@ _ABOVE = {"schema": "catalog", "table": "schema", "column": "table"}
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """An asset by its qualified name.
+    """Refers to an asset by its kind, which is also the prefix of its node id, and its qualified name.
 
-    kind is the id's prefix: catalog (metalake, catalog), schema (+ schema), table (+ table), column (+ column), sql (a
-    key of its text or of its job), metric, wordroot, modifier, unit, valuedomain (the code), tag (the name).
+    The name of a catalog is (metalake, catalog); a schema, a table and a column have one part more each. The name of an
+    sql is a hash of its text or of its job; of a metric, wordroot, modifier, unit or valuedomain the code; of a tag the
+    tag's name.
     """
 
     kind: str
     name: tuple[str, ...]
-    # computed once: the merge reads them hundreds of times per event
+    # computed once, because the merge reads them hundreds of times per event
     id: str = field(init=False, compare=False, repr=False)
     parent: "Ref | None" = field(init=False, compare=False, repr=False)
 
@@ -51,10 +53,10 @@ def _parent(kind: str, name: tuple[str, ...]) -> Ref | None:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The asset exists, under this graph label, with these properties; a property that is None is removed.
+    """The asset exists, with this graph label and these properties. A property whose value is None is removed.
 
-    A property `properties.KEY` is one entry of the map `properties`, versioned by itself. all_entries: these are all
-    that the map has; others, which were said before, are gone. (Columns have no such map.)
+    A property `properties.KEY` is one entry of the map `properties`; each entry has its own version. all_entries: the
+    map has only the entries given here, so older ones are removed. (Columns have no such map.)
     """
 
     ref: Ref
@@ -65,14 +67,14 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The asset and all below it are gone: nothing that was said of them before this version counts any more."""
+    """The asset and all assets below it were dropped: older facts about them do not count any more."""
 
     ref: Ref
 
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """What was said of `ref` before this version is said of `new` (same kind: table or column) with all below it."""
+    """The table or column `ref` is called `new` from now on; older facts about it and all below it move along."""
 
     ref: Ref
     new: Ref
@@ -80,7 +82,7 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSet:
-    """The table has exactly these columns (each a column Ref with its properties), in order."""
+    """The table has exactly these columns, in this order; other columns are dropped."""
 
     table: Ref
     columns: tuple[Exists, ...]
@@ -88,6 +90,8 @@ class ColumnSet:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
+    """There is an edge of this type from source to target, with these properties."""
+
     type: str
     source: Ref
     target: Ref
@@ -96,6 +100,8 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Unlinked:
+    """There is no edge of this type from source to target any more."""
+
     type: str
     source: Ref
     target: Ref
@@ -103,7 +109,7 @@ class Unlinked:
 
 @dataclass(frozen=True, slots=True)
 class LinkSet:
-    """The outgoing links of these types are exactly these; others of these types from `source` are gone."""
+    """The source has exactly these outgoing edges of these types; other ones are removed."""
 
     source: Ref
     types: frozenset[str]
@@ -112,7 +118,7 @@ class LinkSet:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsUnlinked:
-    """The outgoing links of these types of all columns of the table are gone, whichever columns it has."""
+    """All outgoing edges of these types are removed from all columns of the table, whichever columns it has."""
 
     table: Ref
     types: frozenset[str]

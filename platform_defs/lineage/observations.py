@@ -1,4 +1,7 @@
-"""Which tables new events speak of: one observation per table and tick, for the Dagster UI. Knows no Dagster."""
+"""Finds the tables that new events read or write, for asset observations in the Dagster UI. It does not know Dagster.
+
+A sensor asks at every tick, and gets at most one observation per table.
+"""
 
 import logging
 from collections.abc import Iterator, Set
@@ -21,9 +24,10 @@ CURSOR = "observations"
 TABLES_A_TICK = 500
 EVENTS_A_TICK = 5000
 PAGE = 500
-# rows get their number before they are committed: what is younger may still have older neighbours to come
+# A row gets its id before its transaction commits, so a row with a smaller id may become visible later than one with a
+# larger id. Rows younger than this are not read yet, because such a row may still be missing before them.
 SETTLED = timedelta(seconds=6)
-# Dagster keeps a key in 512 characters, with its quotes and escapes
+# Dagster stores an asset key in 512 characters, including quotes and escapes; this leaves room for all four parts.
 MAX_PART = 160
 
 log = logging.getLogger(__name__)
@@ -40,7 +44,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The newest event of a tick that writes the table, or reads it where none writes it."""
+    """The newest event of a tick that writes the table; if none writes it, the newest event that reads it.
+
+    events: how many events of the tick read or write the table.
+    """
 
     table: Table
     tenant_code: str
@@ -55,7 +62,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far observations are: all events up to an id, and so many tables of the event with the id after it."""
+    """How far observations have got: all events up to last_id, and the first `tables` tables of the next event."""
 
     last_id: int = 0
     tables: int = 0
@@ -71,41 +78,48 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
+    """The observations of one tick, and the position at which the next tick begins."""
+
     observations: list[Observation]
     position: Position
 
 
-def key_of(table: Table) -> list[str]:
-    """Injective: a part keeps letters, digits and `_.-~`, the rest is escaped; what is too long ends in its hash."""
-    return ["lineage", str(table.tenant_id), _part(table.namespace), _part(table.name)]
+def asset_key_of(table: Table) -> list[str]:
+    """The parts of the table's asset key. Different tables have different keys.
+
+    Characters other than letters, digits and `_.-~` are percent-encoded; a part that is too long is cut and ends in a
+    hash.
+    """
+    return ["lineage", str(table.tenant_id), _key_part(table.namespace), _key_part(table.name)]
 
 
 def observe(engine: Engine, after: Position, *, without: Set[int], at: datetime | None = None) -> Tick:
-    """What came after a position; at most as many tables as one tick can report, the rest comes with the next."""
+    """Observations of the events after a position, for at most TABLES_A_TICK tables; the next tick gets the rest."""
     found: dict[Table, Observation] = {}
     position = after
-    for row in _new(engine, after.last_id, (at or now()) - SETTLED):
-        seen = {} if row.tenant_id in without else {o.table: o for o in _of(row)}
-        told = after.tables if row.id == after.last_id + 1 else 0
-        new = list(seen.values())[told:]
+    for row in _read_new_events(engine, after.last_id, (at or now()) - SETTLED):
+        by_table = {} if row.tenant_id in without else {o.table: o for o in _observations_of(row)}
+        reported = after.tables if row.id == after.last_id + 1 else 0
+        new = list(by_table.values())[reported:]
         if found and len(found.keys() | {o.table for o in new}) > TABLES_A_TICK:
             break
         for observation in new[:TABLES_A_TICK]:
-            found[observation.table] = _newer(found.get(observation.table), observation)
+            found[observation.table] = _combine(found.get(observation.table), observation)
         if len(new) > TABLES_A_TICK:
-            position = Position(row.id - 1, told + TABLES_A_TICK)
+            position = Position(row.id - 1, reported + TABLES_A_TICK)
             break
         position = Position(row.id)
     return Tick(list(found.values()), position)
 
 
-def save(engine: Engine, last_id: int) -> None:
+def save_position(engine: Engine, last_id: int) -> None:
+    """Stores how far observations have got, for the metric of their lag."""
     row = {"name": CURSOR, "last_id": last_id}
     transact(engine, lambda connection: upsert(connection, lineage_cursor, [row], key=("name",)))
 
 
-def lag_s(engine: Engine, *, attempts: int = 5) -> float:
-    """Age of the oldest event that is not observed yet."""
+def observation_lag_s(engine: Engine, *, attempts: int = 5) -> float:
+    """Age in seconds of the oldest event that is not observed yet; 0 if there is none."""
 
     def look(connection: Connection) -> float:
         last = connection.execute(select(lineage_cursor.c.last_id).where(lineage_cursor.c.name == CURSOR)).scalar()
@@ -116,7 +130,7 @@ def lag_s(engine: Engine, *, attempts: int = 5) -> float:
     return read(engine, look, attempts=attempts)
 
 
-def _new(engine: Engine, after_id: int, before: datetime) -> Iterator[Row[Any]]:
+def _read_new_events(engine: Engine, after_id: int, before: datetime) -> Iterator[Row[Any]]:
     last, left = after_id, EVENTS_A_TICK
     while left > 0:
         query = (
@@ -146,14 +160,15 @@ def _new(engine: Engine, after_id: int, before: datetime) -> Iterator[Row[Any]]:
         last, left = rows[-1].id, left - len(rows)
 
 
-def _of(row: Row[Any]) -> Iterator[Observation]:
+def _observations_of(row: Row[Any]) -> Iterator[Observation]:
     try:
         event = parse_event(row.event)
-    except EventRefused as error:  # accepted by rules of another day; the events after it must not wait for it
+    except EventRefused as error:
+        # An earlier version accepted this event. The events after it must not wait for it.
         log.warning("event %d of tenant %d is not observed: %s", row.id, row.tenant_id, error)
         return
     single = () if event.dataset is None else (event.dataset,)
-    # reads first: the same table written by the same event overwrites them
+    # Inputs come first: if the same event also writes the table, the caller keeps the later observation, the write.
     for written, datasets in ((False, event.inputs), (True, (*event.outputs, *single))):
         for dataset in datasets:
             yield Observation(
@@ -169,11 +184,11 @@ def _of(row: Row[Any]) -> Iterator[Observation]:
             )
 
 
-def _newer(before: Observation | None, new: Observation) -> Observation:
+def _combine(before: Observation | None, new: Observation) -> Observation:
     if before is None:
         return new
     best = max(before, new, key=lambda o: (o.written, o.event_time))
-    # a schema that the newest event does not repeat still holds
+    # if the newest event does not list the columns, those that another event listed are still valid
     columns = best.columns or before.columns or new.columns
     return Observation(
         table=best.table,
@@ -196,7 +211,7 @@ def _columns(dataset: Dataset) -> Iterator[tuple[str, str | None]]:
             yield field["name"], kind if isinstance(kind, str) else None
 
 
-def _part(text: str) -> str:
+def _key_part(text: str) -> str:
     escaped = quote(text, safe="")
-    # an escape is always followed by two digits, so `%h` cannot be one
+    # two hex digits follow every percent sign of an escape, so `%h` cannot be part of one
     return escaped if len(escaped) <= MAX_PART else f"{escaped[:80]}%h{sha256_hex(text)}"

@@ -1,13 +1,13 @@
-"""Versions: every fact carries its event's (eventTime, fingerprint), a total order that all replicas agree on."""
+"""Versions of events: (eventTime, fingerprint) as sortable text, a total order that every process computes alike."""
 
 from datetime import UTC, datetime, timedelta
 from typing import NewType
 
-# Text that sorts as the versions do: sixteen hex digits of microseconds, then the fingerprint's first sixteen.
+# Sixteen hex digits of microseconds, then the first sixteen of the fingerprint: text order is version order.
 Version = NewType("Version", str)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# before every time that an event may carry (year 1), so that no version is negative
+# added to the microseconds, so that they are positive for every time that an event can have
 _SHIFT = 1 << 62
 
 ZERO = Version("0" * 32)

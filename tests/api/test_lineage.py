@@ -31,7 +31,7 @@ from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.sink import commit, raw_events
 from platform_defs.lineage.sink.answers import QUEUE_FULL, STORE_DOWN, TOO_LATE
-from platform_defs.lineage.sink.apply import Outcome, Stamped, apply_events
+from platform_defs.lineage.sink.apply import ApplyResult, EventFacts, apply_events
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.lineage.version import version_of
@@ -108,7 +108,7 @@ def planned() -> None:
     event = parse_event(run_event())
     facts = facts_of(event, SourceType.COMPUTE).facts
     for mark in ("0" * 64, "1" * 64):
-        apply_events(graph.for_tenant(tenant.id), tenant, [Stamped(version_of(event.event_time, mark), facts)])
+        apply_events(graph.for_tenant(tenant.id), tenant, [EventFacts(version_of(event.event_time, mark), facts)])
     graph.for_tenant(tenant.id).clear()
     graph.close()
 
@@ -206,7 +206,7 @@ def test_what_would_lose_meaning_is_400_and_names_the_field(client: Client, chan
 def test_a_body_that_is_no_json_is_400_and_kept_as_it_came(client: Client) -> None:
     answer = client.post(b'{"eventTime": ')
     assert answer.status_code == 400
-    (letter,) = dead_letters.listed(client.engine)
+    (letter,) = dead_letters.list_letters(client.engine)
     assert letter.payload == '{"eventTime": '
 
 
@@ -255,11 +255,11 @@ def test_what_is_refused_again_is_kept_once_for_each_source(client: Client) -> N
     for _ in range(2):
         client.post([0] * 3)
         client.post([0], tenant=client.backend.other)
-    assert [letter.payload for letter in dead_letters.listed(client.engine)] == ["0", "0"]
-    for letter in dead_letters.listed(client.engine):
-        dead_letters.close(client.engine, letter.id)
+    assert [letter.payload for letter in dead_letters.list_letters(client.engine)] == ["0", "0"]
+    for letter in dead_letters.list_letters(client.engine):
+        dead_letters.close_letter(client.engine, letter.id)
     client.post([0])
-    assert len(dead_letters.listed(client.engine)) == 1
+    assert len(dead_letters.list_letters(client.engine)) == 1
 
 
 def test_refused_events_count_against_the_rate_of_their_tenant(backend: Backend) -> None:
@@ -481,7 +481,7 @@ def test_a_poison_event_does_not_fail_its_neighbours(
     assert answer.json()["accepted"] == 5
     assert [failure["index"] for failure in answer.json()["failed"]] == [2]
     assert sorted(row.job_name for row in client.rows()) == [f"good{index}" for index in range(5)]
-    (letter,) = dead_letters.listed(client.engine)
+    (letter,) = dead_letters.list_letters(client.engine)
     assert "props.name" in letter.reason
 
 
@@ -531,9 +531,9 @@ def test_an_event_that_the_graph_cannot_place_makes_it_rebuilt_before_the_answer
     client: Client, failing: Callable[[Callable[..., Any]], None]
 ) -> None:
     assert client.post(run_event()).status_code == 201
-    failing(lambda merge, *arguments: Outcome(True, 0))
+    failing(lambda merge, *arguments: ApplyResult(True, 0))
     assert client.post(run_event(job="late", sql=None)).status_code == 201
-    assert rebuild_requests.pending(client.engine) == []
+    assert rebuild_requests.list_open(client.engine) == []
     assert any('"late"' in line for line in client.graph())
     until("the graph to have all", lambda: all(row.graph_applied_at for row in client.rows()))
 
@@ -544,7 +544,7 @@ def test_the_database_away_is_503(backend: Backend, monkeypatch: pytest.MonkeyPa
 
     with backend.api() as client:
         client.post(run_event())
-        monkeypatch.setattr(raw_events, "known", away)
+        monkeypatch.setattr(raw_events, "find_stored", away)
         answer = client.post(run_event())
         assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
         assert len(client.rows()) == 1

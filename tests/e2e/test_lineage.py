@@ -34,9 +34,9 @@ from platform_defs.cli import main
 from platform_defs.graph.open import open_graph
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake.intake import Intake
-from platform_defs.lineage.intake.known_tenants import StoredTenants
+from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink.commit import EmbeddedCommitter
-from platform_defs.lineage.sink.metrics import Measures
+from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
@@ -350,10 +350,10 @@ def clean_run(tmp_path: Path, tenant: Tenant, events: list[dict[str, Any]]) -> l
         migrate.upgrade(engine)
         add_tenant(engine, tenant)
         source = Principal("key", "clean", frozenset(), SourceType.COMPUTE, tenant)
-        intake = Intake(StoredTenants(engine))
-        committer = EmbeddedCommitter(engine, Measures(CollectorRegistry()))
+        intake = Intake(KnownTenants(engine))
+        committer = EmbeddedCommitter(engine, SinkMetrics(CollectorRegistry()))
         for start in range(0, len(events), 500):
-            committer.commit([intake.take(source, event).item for event in events[start : start + 500]])
+            committer.commit([intake.prepare(source, event).prepared for event in events[start : start + 500]])
         graph = open_graph(Settings(), engine)
         return list(graph_lines(graph.for_tenant(tenant.id)))
     finally:

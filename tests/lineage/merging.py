@@ -22,7 +22,7 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
-from platform_defs.lineage.sink.apply import Stamped, apply_events
+from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.version import Version
 from tests.graph.plain_model import PlainModel
 
@@ -199,17 +199,19 @@ renames = st.one_of(
 
 
 @st.composite
-def histories(draw: st.DrawFn, events: st.SearchStrategy[list[Fact]]) -> tuple[list[Stamped], list[list[Stamped]]]:
+def histories(
+    draw: st.DrawFn, events: st.SearchStrategy[list[Fact]]
+) -> tuple[list[EventFacts], list[list[EventFacts]]]:
     """Events in the order of their versions, and the groups in which they arrive: shuffled, some twice."""
     said = draw(st.lists(events, min_size=1, max_size=9))
-    in_order = [Stamped(Version(f"{at:032x}"), tuple(facts)) for at, facts in enumerate(said, 1)]
+    in_order = [EventFacts(Version(f"{at:032x}"), tuple(facts)) for at, facts in enumerate(said, 1)]
     twice = draw(st.lists(st.sampled_from(in_order), max_size=3))
     arriving = draw(st.permutations([*in_order, *twice]))
     cuts = sorted({0, len(arriving), *draw(st.lists(st.integers(1, len(arriving)), max_size=5))})
     return in_order, [arriving[begin:end] for begin, end in pairwise(cuts)]
 
 
-def arrive(store: GraphStore, tenant: Tenant, groups: Sequence[Sequence[Stamped]]) -> int:
+def arrive(store: GraphStore, tenant: Tenant, groups: Sequence[Sequence[EventFacts]]) -> int:
     """Applies group by group as the sink does, and says how often everything so far had to be built anew."""
     rebuilds = 0
     for at, group in enumerate(groups):

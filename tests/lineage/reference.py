@@ -19,7 +19,7 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
-from platform_defs.lineage.sink.apply import Stamped
+from platform_defs.lineage.sink.apply import EventFacts
 
 LABELS = {"catalog": "Catalog", "schema": "Schema", "table": "Table", "column": "Column", "sql": "SQL", "tag": "Tag"}
 NAMED = ("catalog", "schema", "table", "column", "tag")
@@ -28,7 +28,7 @@ OWNS = {"catalog": "OWNS_CATALOG", "sql": "OWNS_SQL", "tag": "OWNS_TAG", "metric
 
 
 class Reference:
-    def __init__(self, tenant: Tenant, events: Iterable[Stamped]) -> None:
+    def __init__(self, tenant: Tenant, events: Iterable[EventFacts]) -> None:
         self.tenant = tenant
         unique = {event.version: event for event in events}
         self.facts: list[tuple[str, Fact]] = [

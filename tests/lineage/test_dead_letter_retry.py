@@ -14,7 +14,7 @@ from platform_defs.cli import main
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake import dead_letters
-from platform_defs.lineage.intake.dead_letters import Refusal, Status
+from platform_defs.lineage.intake.dead_letters import LetterStatus, Refusal
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
@@ -44,7 +44,9 @@ def retry(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 def refused_event_of(engine: Engine, tenant: Tenant) -> None:
     event = create_table((tenant.id, tenant.code, tenant.name), "sales.planted")
-    dead_letters.keep(engine, SOURCE, [Refusal(json.dumps(event), "tenantId: the credential belongs to another")])
+    dead_letters.store_refusals(
+        engine, SOURCE, [Refusal(json.dumps(event), "tenantId: the credential belongs to another")]
+    )
 
 
 def lines(engine: Engine, tenant: Tenant) -> list[str]:
@@ -60,8 +62,8 @@ def test_a_source_whose_tenant_is_not_on_record_writes_to_no_other_tenant(
     assert "tenantId: the source's tenant 7 is not on record" in out
     assert out.count("\n") == 1
     assert lines(home, OTHER) == []
-    (letter,) = dead_letters.listed(home)
-    assert (letter.status, letter.retry_count) == (Status.OPEN, 1)
+    (letter,) = dead_letters.list_letters(home)
+    assert (letter.status, letter.retry_count) == (LetterStatus.OPEN, 1)
     add_tenant(home, ACME)
     assert retry(monkeypatch, "--all") == 1
     assert lines(home, OTHER) == []
@@ -73,7 +75,7 @@ def test_once_its_tenant_is_on_record_the_source_writes_to_it(home: Engine, monk
     add_tenant(home, ACME)
     assert retry(monkeypatch, "--all") == 0
     assert any("planted" in line for line in lines(home, ACME))
-    assert dead_letters.listed(home) == []
+    assert dead_letters.list_letters(home) == []
 
 
 @pytest.mark.parametrize("id", ["5", "99999999999999999999999"])

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from platform_defs.lineage.errors import EventRefused, InvalidEvent
-from platform_defs.lineage.events import Kind, fingerprint, parse_event
+from platform_defs.lineage.events import EventKind, fingerprint, parse_event
 from tests.lineage.wire import RUN_ID, dataset, run_event
 
 
 def test_a_run_event_is_read_with_all_that_the_columns_hold() -> None:
     event = parse_event(run_event(inputs=[dataset("ns", "a")], outputs=[dataset("ns", "b")]))
-    assert event.kind is Kind.RUN
+    assert event.kind is EventKind.RUN
     assert event.event_time == datetime(2025, 3, 14, 8, 58, 29, 169_000, tzinfo=UTC)
     assert (event.event_type, event.run_id) == ("COMPLETE", RUN_ID)
     assert (event.job_namespace, event.job_name) == ("prod", "daily")
@@ -24,8 +24,8 @@ def test_a_run_event_is_read_with_all_that_the_columns_hold() -> None:
 def test_the_kind_is_told_by_what_is_there() -> None:
     run, job = run_event(), run_event(run=None)
     about = {"eventTime": "2024-05-01", "dataset": dataset("ns", "t")}
-    assert [parse_event(raw).kind for raw in (run, job, about)] == [Kind.RUN, Kind.JOB, Kind.DATASET]
-    assert parse_event(run | {"dataset": dataset("ns", "t")}).kind is Kind.RUN
+    assert [parse_event(raw).kind for raw in (run, job, about)] == [EventKind.RUN, EventKind.JOB, EventKind.DATASET]
+    assert parse_event(run | {"dataset": dataset("ns", "t")}).kind is EventKind.RUN
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from platform_defs.access.tenants import Tenant
 from platform_defs.graph.model import Node
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.facts import Dropped, Exists, Fact, Ref, Renamed
-from platform_defs.lineage.merge.changes import whole
+from platform_defs.lineage.merge.changes import whole_graph
 from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import empty_state
-from platform_defs.lineage.sink.apply import Stamped, apply_events, stamped_facts
+from platform_defs.lineage.sink.apply import EventFacts, apply_events, stamp_facts
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import (
     SCHEMAS,
@@ -41,7 +41,7 @@ from tests.lineage.reference import Reference
 
 TENANT = Tenant(7, "seven", "Seven")
 SOURCE = column(TABLES[2], "w")
-History = tuple[list[Stamped], list[list[Stamped]]]
+History = tuple[list[EventFacts], list[list[EventFacts]]]
 
 many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -118,24 +118,24 @@ def test_the_merge_alone_writes_the_same_hidden_facts_as_the_store_has(history: 
     """So that a rebuild, which merges in memory, leaves a graph that later events find as they would have left it."""
     in_order, _ = history
     state = empty_state(str(TENANT.id))
-    take(state, stamped_facts(in_order))
+    take(state, stamp_facts(in_order))
     store = PlainStore(TENANT.id)
     assert not apply_events(store, TENANT, in_order).needs_rebuild
-    items = {str(item.id if isinstance(item, Node) else item.key): item for item in whole(state)}
+    items = {str(item.id if isinstance(item, Node) else item.key): item for item in whole_graph(state)}
     stored = {str(item.id if isinstance(item, Node) else item.key): item for item in store.stream()}
     del stored[str(TENANT.id)]
     assert items == stored
 
 
-def event(at: int, *facts: Fact) -> Stamped:
-    return Stamped(Version(f"{at:032x}"), facts)
+def event(at: int, *facts: Fact) -> EventFacts:
+    return EventFacts(Version(f"{at:032x}"), facts)
 
 
 def test_a_group_of_known_tables_costs_two_reads_whatever_its_size() -> None:
     store = PlainStore(TENANT.id)
     wide = {f"c{at}": {"dataType": "int"} for at in range(30)}
 
-    def run(at: int) -> Stamped:
+    def run(at: int) -> EventFacts:
         source, target = TABLES[at % 2], TABLES[2]
         return event(at, *loaded(source, {}, wide), *ran(SQLS[at % 2], source, target, ("c1", "x"), "DIRECT", True))
 
@@ -223,10 +223,10 @@ def test_taking_back_the_lineage_of_a_wide_table_costs_a_few_reads() -> None:
 def test_what_is_taken_back_as_a_whole_goes_with_a_rename_and_not_to_who_takes_the_name_in_every_order() -> None:
     old, new = TABLES[0], TABLES[1]
 
-    def said(table: Ref, at: int) -> Stamped:
+    def said(table: Ref, at: int) -> EventFacts:
         return event(at, *exists(table, {f"properties.k{at}": "v"}), *derived(column(table, "x"), SOURCE, str(at)))
 
-    def taken_back(table: Ref, at: int) -> Stamped:
+    def taken_back(table: Ref, at: int) -> EventFacts:
         return event(at, *exists(table, {}, all_entries=True), *underived(table))
 
     moved = event(3, Renamed(old, new))

@@ -16,7 +16,7 @@ from platform_defs.graph.neo4j import Neo4jGraph
 from platform_defs.graph.port import Graph, GraphStore
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked, Ref, Renamed, Unlinked
-from platform_defs.lineage.sink.apply import Stamped, apply_events, prune
+from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph
 from platform_defs.lineage.upkeep.rebuild import rebuild
 from platform_defs.lineage.version import version_of
 from tests.graph.conftest import GRAPHS, random_tenant
@@ -39,7 +39,7 @@ from tests.lineage.merging import (
 from tests.lineage.reference import Reference
 from tests.needs import require
 
-History = tuple[list[Stamped], list[list[Stamped]]]
+History = tuple[list[EventFacts], list[list[EventFacts]]]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EXAMPLES = {"sqlite": 60, "mysql": 8, "mariadb": 8, "neo4j": 8}
 A, B, C, _ = TABLES
@@ -90,15 +90,15 @@ def new_tenant() -> Tenant:
     return Tenant(id, f"code{id}", "Somebody")
 
 
-def event(minute: float, *facts: Fact) -> Stamped:
-    return Stamped(version_of(START + timedelta(minutes=minute), f"{int(minute * 100):064x}"), facts)
+def event(minute: float, *facts: Fact) -> EventFacts:
+    return EventFacts(version_of(START + timedelta(minutes=minute), f"{int(minute * 100):064x}"), facts)
 
 
 def lines(store: GraphStore) -> list[str]:
     return list(graph_lines(store))
 
 
-def rebuilt(graph: Graph, tenant: Tenant, events: list[Stamped], engine: Engine, *, keep: bool = False) -> int:
+def rebuilt(graph: Graph, tenant: Tenant, events: list[EventFacts], engine: Engine, *, keep: bool = False) -> int:
     in_order = sorted(events, key=lambda event: event.version)
     report = rebuild(
         engine,
@@ -213,7 +213,7 @@ def test_an_event_that_arrives_during_a_rebuild_is_not_lost(
     apply_events(store, tenant, stored)
     meanwhile = event(2, Exists(B, "Table"))
 
-    def read_events() -> Iterator[Stamped]:
+    def read_events() -> Iterator[EventFacts]:
         yield from list(stored)
         if meanwhile not in stored:
             apply_events(store, tenant, [meanwhile])
@@ -234,7 +234,7 @@ def test_two_writers_at_once_end_in_the_same_graph(graph: Graph, store: GraphSto
     events = [event(at, *loaded(A, {f"properties.k{at}": at}, {"x": {}, f"y{at % 3}": {}})) for at in range(1, 25)]
     failures: list[BaseException] = []
 
-    def write(mine: list[Stamped]) -> None:
+    def write(mine: list[EventFacts]) -> None:
         try:
             for one in mine:
                 assert not apply_events(graph.for_tenant(tenant.id), tenant, [one]).needs_rebuild
@@ -262,15 +262,15 @@ def test_old_tombstones_are_pruned_and_the_graph_stays_as_it_is(store: GraphStor
     apply_events(store, tenant, history)
     before = lines(store)
     assert any("Tombstone" in item.labels for item in store.stream() if isinstance(item, Node))
-    assert prune(store, START + timedelta(minutes=30)) > 0
+    assert prune_graph(store, START + timedelta(minutes=30)) > 0
     assert lines(store) == before
     hidden = {item.id for item in store.stream() if isinstance(item, Node) and "Tombstone" in item.labels}
     assert hidden == {TAG.id}
     apply_events(store, tenant, [event(4.5, Exists(TAG, "Tag", {}))])
     assert lines(store) == before, "a drop that is not old yet still counts"
-    assert prune(store, START + timedelta(minutes=90)) > 0
+    assert prune_graph(store, START + timedelta(minutes=90)) > 0
     assert lines(store) == before
-    assert prune(store, START + timedelta(minutes=90)) == 0
+    assert prune_graph(store, START + timedelta(minutes=90)) == 0
     apply_events(store, tenant, [event(70, ColumnSet(C, (Exists(column(C, "x"), "Column"),)))])
     assert lines(store) == before
 
@@ -280,11 +280,11 @@ def test_that_column_lineage_was_taken_back_is_forgotten_with_the_drop_of_its_ta
 ) -> None:
     late = event(0, *derived(column(A, "x"), column(B, "y"), "p"))
     apply_events(store, tenant, [event(1, Exists(SCHEMAS[0], "Schema")), event(2, *underived(A))])
-    assert prune(store, START + timedelta(minutes=1.5)) == 0
+    assert prune_graph(store, START + timedelta(minutes=1.5)) == 0
     apply_events(store, tenant, [late])
     assert "DERIVES_FROM" not in "".join(lines(store))
     apply_events(store, tenant, [event(4, Dropped(A)), event(5, *underived(A))])
-    assert prune(store, START + timedelta(minutes=30)) > 0
+    assert prune_graph(store, START + timedelta(minutes=30)) > 0
     assert A.id not in {item.id for item in store.stream() if isinstance(item, Node)}
     apply_events(store, tenant, [late])
     assert "DERIVES_FROM" in "".join(lines(store))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from platform_defs.lineage import observations
-from platform_defs.lineage.observations import Position, Table, key_of, lag_s, observe
+from platform_defs.lineage.observations import Position, Table, asset_key_of, observation_lag_s, observe
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.work import leases, rows
 from sensors.lineage import lineage_observations, lineage_recovery
@@ -123,11 +123,11 @@ def test_what_was_stored_a_moment_ago_waits_for_neighbours_that_commit_later(eng
 
 
 def test_the_lag_is_the_age_of_the_oldest_event_not_observed(engine: Engine) -> None:
-    assert lag_s(engine) == 0
+    assert observation_lag_s(engine) == 0
     store(engine, [run_event()])
-    assert lag_s(engine) > 0
-    observations.save(engine, observe(engine, START, without=set()).position.last_id)
-    assert lag_s(engine) == 0
+    assert observation_lag_s(engine) > 0
+    observations.save_position(engine, observe(engine, START, without=set()).position.last_id)
+    assert observation_lag_s(engine) == 0
 
 
 tables = st.builds(Table, st.integers(1, 3), st.text(max_size=200), st.text(max_size=200))
@@ -135,9 +135,9 @@ tables = st.builds(Table, st.integers(1, 3), st.text(max_size=200), st.text(max_
 
 @given(tables, tables)
 def test_two_tables_have_two_keys(one: Table, other: Table) -> None:
-    assert (key_of(one) == key_of(other)) == (one == other)
-    assert ("/".join(key_of(one)) == "/".join(key_of(other))) == (one == other)
-    assert len("/".join(key_of(one))) < 450
+    assert (asset_key_of(one) == asset_key_of(other)) == (one == other)
+    assert ("/".join(asset_key_of(one)) == "/".join(asset_key_of(other))) == (one == other)
+    assert len("/".join(asset_key_of(one))) < 450
 
 
 @pytest.fixture

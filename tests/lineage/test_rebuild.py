@@ -25,15 +25,15 @@ from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.facts import Exists, Renamed
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.intake import Intake
-from platform_defs.lineage.intake.known_tenants import StoredTenants
+from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink import raw_events
-from platform_defs.lineage.sink.apply import Stamped
-from platform_defs.lineage.sink.commit import EmbeddedCommitter, Item, ParallelCommitter, is_unavailable
-from platform_defs.lineage.sink.metrics import Measures
+from platform_defs.lineage.sink.apply import EventFacts
+from platform_defs.lineage.sink.commit import EmbeddedCommitter, ParallelCommitter, PreparedEvent, is_store_unavailable
+from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuild import rebuild
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small, rebuild_tenant, recover
-from platform_defs.lineage.upkeep.retention import Retention, forget
+from platform_defs.lineage.upkeep.retention import Retention, delete_expired
 from platform_defs.lineage.version import Version
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine, transact
@@ -57,7 +57,7 @@ from tests.waiting import until
 NOW = datetime.now(UTC)
 OTHER = Tenant(8, "other", "Other")
 AT_ONCE = timedelta(seconds=-60)
-History = tuple[list[Stamped], list[list[Stamped]]]
+History = tuple[list[EventFacts], list[list[EventFacts]]]
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def elsewhere(tmp_path: Path) -> Iterator[EmbeddedGraph]:
     opened.dispose()
 
 
-def item(engine: Engine, payload: dict[str, Any], tenant: Tenant = DEMO_TENANT) -> Item:
+def item(engine: Engine, payload: dict[str, Any], tenant: Tenant = DEMO_TENANT) -> PreparedEvent:
     kind = SourceType.GRAVITINO if "gravitino" in payload["producer"] else SourceType.COMPUTE
-    return Intake(StoredTenants(engine)).take(Principal("key", "k", frozenset(), kind, tenant), payload).item
+    return Intake(KnownTenants(engine)).prepare(Principal("key", "k", frozenset(), kind, tenant), payload).prepared
 
 
 def created(table: str, age: timedelta, rename_to: str | None = None) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def tables(store: GraphStore) -> set[str]:
     return {str(node.props.get("name", node.id)) for node in nodes}
 
 
-def store_raw(engine: Engine, *items: Item) -> None:
-    transact(engine, lambda connection: raw_events.insert(connection, [one.row for one in items]))
+def store_raw(engine: Engine, *items: PreparedEvent) -> None:
+    transact(engine, lambda connection: raw_events.insert_rows(connection, [one.row for one in items]))
 
 
 def applied(engine: Engine) -> list[bool]:
@@ -109,8 +109,8 @@ def applied(engine: Engine) -> list[bool]:
         return [at is not None for at in connection.scalars(query)]
 
 
-def new_measures() -> Measures:
-    return Measures(CollectorRegistry())
+def new_measures() -> SinkMetrics:
+    return SinkMetrics(CollectorRegistry())
 
 
 def test_only_the_operators_rebuild_removes_what_forgotten_events_said(database: Engine) -> None:
@@ -121,7 +121,7 @@ def test_only_the_operators_rebuild_removes_what_forgotten_events_said(database:
     committer.commit([item(database, created(f"sales.t{at}", long_ago)) for at in range(3)])
     with database.begin() as connection:
         connection.execute(update(lineage_events).values(created_at=NOW - long_ago))
-    assert forget(database, graph, Retention(90, 7, 30), NOW).events == 4
+    assert delete_expired(database, graph, Retention(90, 7, 30), NOW).events == 4
     store.upsert_nodes([Node("table:stray", {"Table"})])
     old = next(node for node in store.stream() if isinstance(node, Node) and node.props.get("name") == "t1")
     store.set_properties([Patch(old.id, {"summary": "by another system"})])
@@ -133,12 +133,12 @@ def test_only_the_operators_rebuild_removes_what_forgotten_events_said(database:
     late = committer.commit([item(database, created("sales.new", timedelta(minutes=7), rename_to="moved"))])
     assert late.rebuild == {DEMO_TENANT.id}
     rebuild_if_small(database, graph, DEMO_TENANT.id, at_most=500)
-    assert rebuild_requests.pending(database) == []
+    assert rebuild_requests.list_open(database) == []
     assert set(before) <= set(graph_lines(store))
     assert tables(store) == {"orders", "t0", "t1", "t2", "table:stray", "new", "moved"}
 
     after = list(graph_lines(store))
-    transact(database, lambda connection: rebuild_requests.request(connection, [DEMO_TENANT.id]))
+    transact(database, lambda connection: rebuild_requests.request_rebuild(connection, [DEMO_TENANT.id]))
     assert recover(database, graph).rebuilt == (DEMO_TENANT.id,)
     assert list(graph_lines(store)) == after
 
@@ -154,7 +154,7 @@ class PlainGraph:
         return cast(GraphStore, self.store)
 
 
-def rebuilt(engine: Engine, store: PlainStore, events: list[Stamped], *, keep: bool = True) -> list[str]:
+def rebuilt(engine: Engine, store: PlainStore, events: list[EventFacts], *, keep: bool = True) -> list[str]:
     rebuild(
         engine,
         cast(Graph, PlainGraph(store)),
@@ -205,7 +205,7 @@ def test_what_a_forgotten_event_said_after_a_stored_one_is_not_lost_either(migra
         *([Exists(old, "Table", {"producer": "p"})], [Renamed(old, new)]),
         *([Exists(new, "Table", {"description": "d"})], [Exists(column(new, "x"), "Column")]),
     ]
-    in_order = [Stamped(Version(f"{at:032x}"), tuple(facts)) for at, facts in enumerate(said, 1)]
+    in_order = [EventFacts(Version(f"{at:032x}"), tuple(facts)) for at, facts in enumerate(said, 1)]
     store = PlainStore(DEMO_TENANT.id)
     arrive(cast(GraphStore, store), DEMO_TENANT, [[one] for one in in_order])
     assert rebuilt(migrated["sqlite"], store, in_order[1:2]) == Reference(DEMO_TENANT, in_order).lines()
@@ -218,7 +218,7 @@ def test_an_event_is_not_marked_when_a_rebuild_wrote_its_graph_meanwhile(
     committer.commit([item(database, run_event(job="before"))])
     committer.commit([item(database, run_event(job="beside")), item(database, run_event(), OTHER)])
     assert applied(database) == [True, False, False]
-    rebuild_requests.rewritten(database, DEMO_TENANT.id)
+    rebuild_requests.record_rewrite(database, DEMO_TENANT.id)
     committer.flush()
     assert applied(database) == [True, False, True], "of the other tenant no graph was written"
     committer.commit([item(database, run_event(job="after"))])
@@ -283,9 +283,9 @@ def test_errors_of_the_server_are_not_blamed_on_an_event(database: Engine, elsew
     with pytest.raises(GraphError):
         recover(database, failing(elsewhere, full), patience=AT_ONCE)
     assert len(applied(database)) == 2
-    assert dead_letters.listed(database) == []
-    assert all(map(is_unavailable, (full, GraphUnavailable("gone"), GraphAccessDenied("refused"))))
-    assert not any(map(is_unavailable, (InvalidGraphValue("id", "expected text"), GraphConflict("taken"))))
+    assert dead_letters.list_letters(database) == []
+    assert all(map(is_store_unavailable, (full, GraphUnavailable("gone"), GraphAccessDenied("refused"))))
+    assert not any(map(is_store_unavailable, (InvalidGraphValue("id", "expected text"), GraphConflict("taken"))))
 
 
 def test_an_event_that_fails_for_no_foreseen_reason_waits_and_the_others_are_applied(
@@ -295,7 +295,7 @@ def test_an_event_that_fails_for_no_foreseen_reason_waits_and_the_others_are_app
     recovered = recover(database, failing(elsewhere, KeyError("nobody foresaw")), patience=AT_ONCE)
     assert (recovered.applied, recovered.refused) == (1, 0)
     assert applied(database) == [False, True]
-    assert dead_letters.listed(database) == []
+    assert dead_letters.list_letters(database) == []
 
 
 def test_an_event_that_the_graph_can_never_hold_becomes_a_dead_letter(
@@ -306,7 +306,7 @@ def test_an_event_that_the_graph_can_never_hold_becomes_a_dead_letter(
     recovered = recover(database, failing(elsewhere, error), patience=AT_ONCE)
     assert (recovered.applied, recovered.refused) == (1, 1)
     assert applied(database) == [True]
-    (letter,) = dead_letters.listed(database)
+    (letter,) = dead_letters.list_letters(database)
     assert "props.name" in letter.reason
 
 
@@ -315,11 +315,11 @@ def test_a_tenant_whose_rebuild_fails_does_not_keep_the_others_from_theirs(
 ) -> None:
     two_waiting(database)
     for tenant in (DEMO_TENANT, OTHER):
-        transact(database, lambda connection, id=tenant.id: rebuild_requests.request(connection, [id]))  # type: ignore[misc]
+        transact(database, lambda connection, id=tenant.id: rebuild_requests.request_rebuild(connection, [id]))  # type: ignore[misc]
     graph = failing(elsewhere, KeyError("nobody foresaw"))
     with pytest.raises(LineageError, match=rf": {DEMO_TENANT.id}$"):
         recover(database, graph, patience=AT_ONCE)
-    assert [mark.tenant_id for mark in rebuild_requests.pending(database)] == [DEMO_TENANT.id]
+    assert [mark.tenant_id for mark in rebuild_requests.list_open(database)] == [DEMO_TENANT.id]
     assert "orders" in tables(elsewhere.for_tenant(OTHER.id))
 
 
@@ -337,6 +337,6 @@ def test_an_event_whose_time_would_not_be_accepted_any_more_is_read_by_the_time_
         created_at=time,
         graph_applied_at=None,
     )
-    found = raw_events.stored(cast("Row[Any]", row))
+    found = raw_events.read_row(cast("Row[Any]", row))
     assert found.event.event_time == time
-    assert found.stamped.facts
+    assert found.event_facts.facts

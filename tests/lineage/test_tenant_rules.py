@@ -14,7 +14,7 @@ from platform_defs.lineage.errors import (
     TenantUnknown,
 )
 from platform_defs.lineage.events import parse_event
-from platform_defs.lineage.intake.tenant_rules import Resolved, resolve
+from platform_defs.lineage.intake.tenant_rules import ResolvedTenant, resolve_tenant
 from tests.lineage.wire import at_catalog, dataset, facet, gravitino, run_event
 
 ACME, OTHER = Tenant(7, "acme", "Acme"), Tenant(8, "other", "Other")
@@ -42,8 +42,8 @@ def created(**content: Any) -> dict[str, Any]:
     return gravitino("create_table", at_catalog("s.t", gravitino=facet(**content)))
 
 
-def resolved(principal: Principal, raw: dict[str, Any], *known: Tenant) -> Resolved:
-    return resolve(principal, parse_event(raw), OnRecord(*known))
+def resolved(principal: Principal, raw: dict[str, Any], *known: Tenant) -> ResolvedTenant:
+    return resolve_tenant(principal, parse_event(raw), OnRecord(*known))
 
 
 def refused(principal: Principal, raw: dict[str, Any], *known: Tenant) -> EventRefused:
@@ -74,7 +74,7 @@ def test_rule_2_a_gravitino_event_of_another_tenant_than_the_credential_is_forbi
 
 
 def test_rule_3_a_compute_event_without_a_facet_belongs_to_the_authenticated_tenant() -> None:
-    assert resolved(COMPUTE, run_event(), ACME) == Resolved(ACME, False, SourceType.COMPUTE)
+    assert resolved(COMPUTE, run_event(), ACME) == ResolvedTenant(ACME, False, SourceType.COMPUTE)
 
 
 def test_rule_4_a_compute_event_with_a_facet_of_another_tenant_is_forbidden() -> None:
@@ -125,7 +125,7 @@ def test_a_credential_without_source_type_leaves_it_to_the_event(raw: dict[str, 
 
 
 def test_a_compute_key_decides_even_if_the_event_looks_like_gravitinos() -> None:
-    assert resolved(COMPUTE, created(), ACME) == Resolved(ACME, False, SourceType.COMPUTE)
+    assert resolved(COMPUTE, created(), ACME) == ResolvedTenant(ACME, False, SourceType.COMPUTE)
 
 
 def test_a_compute_credential_without_tenant_cannot_take_one_from_a_facet() -> None:
@@ -136,7 +136,7 @@ def test_an_open_door_means_the_demo_tenant() -> None:
     assert resolved(OPEN_PRINCIPAL, run_event(), DEMO_TENANT).tenant == DEMO_TENANT
     raw = gravitino("create_table", dataset("gravitino://lake/hive", "s.t"))
     raw["job"]["namespace"] = "gravitino://lake"
-    assert resolved(OPEN_PRINCIPAL, raw, DEMO_TENANT) == Resolved(DEMO_TENANT, False, SourceType.GRAVITINO)
+    assert resolved(OPEN_PRINCIPAL, raw, DEMO_TENANT) == ResolvedTenant(DEMO_TENANT, False, SourceType.GRAVITINO)
     assert isinstance(refused(OPEN_PRINCIPAL, created(), DEMO_TENANT, ACME), TenantForbidden)
 
 
@@ -144,13 +144,13 @@ def test_an_open_door_means_the_demo_tenant() -> None:
 
 
 def test_a_tenant_is_recorded_when_a_facet_first_says_id_code_and_name() -> None:
-    assert resolved(GRAVITINO, created()) == Resolved(ACME, True, SourceType.GRAVITINO)
-    assert resolved(GRAVITINO, created(tenant="7")) == Resolved(ACME, True, SourceType.GRAVITINO)
-    assert resolved(GRAVITINO, created(), ACME) == Resolved(ACME, False, SourceType.GRAVITINO)
+    assert resolved(GRAVITINO, created()) == ResolvedTenant(ACME, True, SourceType.GRAVITINO)
+    assert resolved(GRAVITINO, created(tenant="7")) == ResolvedTenant(ACME, True, SourceType.GRAVITINO)
+    assert resolved(GRAVITINO, created(), ACME) == ResolvedTenant(ACME, False, SourceType.GRAVITINO)
 
 
 def test_a_tenant_of_an_assertion_that_is_not_on_record_is_recorded_too() -> None:
-    assert resolved(COMPUTE, run_event()) == Resolved(ACME, True, SourceType.COMPUTE)
+    assert resolved(COMPUTE, run_event()) == ResolvedTenant(ACME, True, SourceType.COMPUTE)
     error = refused(COMPUTE, run_event(), Tenant(9, "acme", "Nine"))
     assert (type(error), error.field) == (TenantContradicted, "tenantCode")
 

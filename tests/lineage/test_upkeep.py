@@ -16,7 +16,7 @@ from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import Intake
-from platform_defs.lineage.intake.known_tenants import StoredTenants
+from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.settings import Settings
@@ -41,9 +41,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 
 def store_without_graph(engine: Engine, count: int) -> None:
-    intake = Intake(StoredTenants(engine))
-    items = [intake.take(SOURCE, run_event(job=f"job{number}")).item for number in range(count)]
-    transact(engine, lambda connection: raw_events.insert(connection, [item.row for item in items]))
+    intake = Intake(KnownTenants(engine))
+    items = [intake.prepare(SOURCE, run_event(job=f"job{number}")).prepared for number in range(count)]
+    transact(engine, lambda connection: raw_events.insert_rows(connection, [item.row for item in items]))
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
     transact(engine, lambda connection: connection.execute(update(lineage_events).values(created_at=an_hour_ago)))
 
@@ -78,25 +78,25 @@ def test_the_recovery_job_rebuilds_marked_tenants(home: Engine) -> None:
     run("lineage_apply")
     found = lines(home)
     EmbeddedGraph.on(home).for_tenant(DEMO_TENANT.id).clear()
-    transact(home, lambda connection: rebuild_requests.request(connection, [DEMO_TENANT.id]))
+    transact(home, lambda connection: rebuild_requests.request_rebuild(connection, [DEMO_TENANT.id]))
     run("lineage_apply")
     assert lines(home) == found
-    assert rebuild_requests.pending(home) == []
+    assert rebuild_requests.list_open(home) == []
 
 
 def test_a_request_that_comes_during_a_rebuild_stays_open(home: Engine) -> None:
-    transact(home, lambda connection: rebuild_requests.request(connection, [1]))
-    before = rebuild_requests.requested(home, 1)
-    transact(home, lambda connection: rebuild_requests.request(connection, [1]))
-    rebuild_requests.answer(home, 1, before, first=None)
-    assert [mark.tenant_id for mark in rebuild_requests.pending(home)] == [1]
-    rebuild_requests.answer(home, 1, rebuild_requests.requested(home, 1), first=None)
-    assert rebuild_requests.pending(home) == []
+    transact(home, lambda connection: rebuild_requests.request_rebuild(connection, [1]))
+    before = rebuild_requests.latest_number(home, 1)
+    transact(home, lambda connection: rebuild_requests.request_rebuild(connection, [1]))
+    rebuild_requests.answer_up_to(home, 1, before, first=None)
+    assert [mark.tenant_id for mark in rebuild_requests.list_open(home)] == [1]
+    rebuild_requests.answer_up_to(home, 1, rebuild_requests.latest_number(home, 1), first=None)
+    assert rebuild_requests.list_open(home) == []
 
 
 def test_retention_forgets_what_is_older_than_the_settings_say(home: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     store_without_graph(home, 3)
-    dead_letters.keep(home, SOURCE, [Refusal("{}", "eventTime: expected")])
+    dead_letters.store_refusals(home, SOURCE, [Refusal("{}", "eventTime: expected")])
     run("lineage_retention")
     assert (count(home, lineage_events), count(home, lineage_dead_letter)) == (3, 1)
     old = datetime.now(UTC) - timedelta(days=31)

@@ -1,4 +1,4 @@
-"""What the database knows of the sink, on /metrics: what the graph lacks, rebuilds that wait, the observations' lag."""
+"""Metrics of the lineage system that are read from the database: unapplied events, open rebuilds, observation lag."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from platform_defs.lineage import observations
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.upkeep import rebuild_requests
-from platform_defs.lineage.upkeep.recovery import PATIENCE
+from platform_defs.lineage.upkeep.recovery import ABANDONED_AFTER
 from platform_defs.store.metadata import now
 
 
@@ -18,10 +18,10 @@ class LineageCollector(Collector):
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
-        lacking = raw_events.lacking(self._engine, before=now() - PATIENCE, attempts=1)
-        rebuilds = len(rebuild_requests.pending(self._engine, attempts=1))
-        lag = observations.lag_s(self._engine, attempts=1)
-        yield GaugeMetricFamily("platform_lineage_unapplied_events", "Raw events that the graph lacks", value=lacking)
+        unapplied = raw_events.count_unapplied(self._engine, before=now() - ABANDONED_AFTER, attempts=1)
+        rebuilds = len(rebuild_requests.list_open(self._engine, attempts=1))
+        lag = observations.observation_lag_s(self._engine, attempts=1)
+        yield GaugeMetricFamily("platform_lineage_unapplied_events", "Raw events that the graph lacks", value=unapplied)
         yield GaugeMetricFamily("platform_lineage_rebuilds_pending", "Tenants whose graph is rebuilt", value=rebuilds)
         yield GaugeMetricFamily(
             "platform_lineage_observation_lag_seconds", "Age of the oldest event not yet observed", value=lag

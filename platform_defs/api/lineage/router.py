@@ -1,4 +1,4 @@
-"""The OpenLineage sink's one path: POST /api/openlineage, for one event or an array of them."""
+"""POST /api/openlineage, the only path of the lineage sink: takes one event or an array of events."""
 
 import json
 import time
@@ -19,9 +19,9 @@ from platform_defs.api.lineage.service import MAX_LETTERS, LineageService
 from platform_defs.errors import PlatformError
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.intake.dead_letters import Refusal
-from platform_defs.lineage.intake.intake import Taken
+from platform_defs.lineage.intake.intake import IntakeResult
 from platform_defs.lineage.sink.answers import RATE_LIMITED, STORE_DOWN, TOO_LATE, Answer, outcome_label
-from platform_defs.lineage.sink.commit import is_unavailable
+from platform_defs.lineage.sink.commit import is_store_unavailable
 
 SCOPE = "lineage:write"
 RETRY_AFTER = {"Retry-After": "1"}
@@ -29,18 +29,18 @@ RETRY_AFTER = {"Retry-After": "1"}
 router = APIRouter(tags=["lineage"])
 
 
-async def arrival() -> float:
-    # async although it waits for nothing: FastAPI would call it in a thread
+async def received_at() -> float:
+    # FastAPI would call a function that is not async in a thread, and the time would include waiting for that thread
     return time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A body: its events as they were understood, or the answer of each that was not."""
+class ParsedBody:
+    """The events of a request body; an event that was refused has its answer in place of an intake result."""
 
-    batch: bool
+    is_array: bool
     payloads: list[Any]
-    found: list[Taken | Answer]
+    results: list[IntakeResult | Answer]
 
 
 @router.post(
@@ -65,90 +65,94 @@ class Read:
 )
 async def post_event(
     request: Request,
-    # in this order: what authentication takes is taken from the time that the client gives us
-    arrived: Annotated[float, Depends(arrival)],
+    # This dependency stands before authentication, whose duration counts against the request's deadline.
+    received: Annotated[float, Depends(received_at)],
     principal: Annotated[Principal, Depends(Requires(SCOPE))],
 ) -> JSONResponse:
     service: LineageService = request.app.state.lineage
-    spent = time.monotonic() - arrived
+    spent = time.monotonic() - received
     body = await read_body(request, request.app.state.settings.body_limit)
     until = time.monotonic() + service.deadline_s - spent
     try:
-        read = await off_loop(
-            lambda: _read(service, principal, body), seconds=max(0.0, until - time.monotonic()), limiter=service.readers
+        parsed = await off_loop(
+            lambda: _parse_body(service, principal, body),
+            seconds=max(0.0, until - time.monotonic()),
+            limiter=service.readers,
         )
     except TimeoutError:
-        return _single(TOO_LATE)
+        return _single_response(TOO_LATE)
     except ApiError as error:
-        refused = _refused(service, principal, Answer(error.status, error.name, error.message, poison=True))
-        if not refused.poison:
-            return _single(refused)
-        await _keep(service, principal, [Refusal(body.decode("utf-8", "replace"), error.message)], until)
+        answer = _count_refusal(service, principal, Answer(error.status, error.name, error.message, poison=True))
+        if not answer.poison:
+            return _single_response(answer)
+        await _keep_refusals(service, principal, [Refusal(body.decode("utf-8", "replace"), error.message)], until)
         raise
-    items = [found.item for found in read.found if isinstance(found, Taken)]
-    written = iter(await service.sink.submit(items, until=until))
-    answers = [next(written) if isinstance(found, Taken) else found for found in read.found]
+    prepared = [result.prepared for result in parsed.results if isinstance(result, IntakeResult)]
+    written = iter(await service.sink.submit(prepared, until=until))
+    answers = [next(written) if isinstance(result, IntakeResult) else result for result in parsed.results]
     poisons = [index for index, answer in enumerate(answers) if answer.poison]
-    refusals = [Refusal(_text(read.payloads[index]), answers[index].message) for index in poisons[:MAX_LETTERS]]
-    await _keep(service, principal, refusals, until, omitted=len(poisons) - len(refusals))
-    if read.batch:
-        return _batch(answers)
-    return _single(answers[0], read.found[0])
+    refusals = [
+        Refusal(_payload_text(parsed.payloads[index]), answers[index].message) for index in poisons[:MAX_LETTERS]
+    ]
+    await _keep_refusals(service, principal, refusals, until, omitted=len(poisons) - len(refusals))
+    if parsed.is_array:
+        return _array_response(answers)
+    return _single_response(answers[0], parsed.results[0])
 
 
-def _read(service: LineageService, principal: Principal, body: bytes) -> Read:
-    """Off the event loop: parsing, and perhaps a look at the tenants on record."""
+def _parse_body(service: LineageService, principal: Principal, body: bytes) -> ParsedBody:
+    """Runs in a thread, because parsing takes time and an unknown tenant is looked up in the database."""
     value = parse_json(body)
-    batch = isinstance(value, list)
-    payloads = value if batch else [value]
-    return Read(batch, payloads, [_take(service, principal, payload) for payload in payloads])
+    is_array = isinstance(value, list)
+    payloads = value if is_array else [value]
+    return ParsedBody(is_array, payloads, [_prepare(service, principal, payload) for payload in payloads])
 
 
-def _take(service: LineageService, principal: Principal, payload: Any) -> Taken | Answer:
+def _prepare(service: LineageService, principal: Principal, payload: Any) -> IntakeResult | Answer:
     try:
-        taken = service.intake.take(principal, payload)
+        result = service.intake.prepare(principal, payload)
     except EventRefused as error:
-        return _refused(service, principal, Answer(error.code, error.status, str(error), poison=True))
+        return _count_refusal(service, principal, Answer(error.code, error.status, str(error), poison=True))
     except (PlatformError, SQLAlchemyError) as error:
-        if not is_unavailable(error):
+        if not is_store_unavailable(error):
             raise
         return STORE_DOWN
-    if taken.unknown_operation:
-        service.measures.unknown_operations.labels(str(taken.item.tenant.id)).inc()
-    return taken
+    if result.unknown_operation:
+        service.metrics.unknown_operations.labels(str(result.prepared.tenant.id)).inc()
+    return result
 
 
-def _refused(service: LineageService, principal: Principal, answer: Answer) -> Answer:
-    """Mistakes count too: a tenant that may send no more events may make none either."""
+def _count_refusal(service: LineageService, principal: Principal, answer: Answer) -> Answer:
+    """The answer for a refused event. Refused events use up the tenant's rate like accepted ones."""
     tenant = principal.tenant
     if tenant is not None and not service.buckets.take(tenant.id):
         answer = RATE_LIMITED
-    service.measures.events.labels(str(tenant.id) if tenant else "", outcome_label(answer)).inc()
+    service.metrics.events.labels(str(tenant.id) if tenant else "", outcome_label(answer)).inc()
     return answer
 
 
-async def _keep(
+async def _keep_refusals(
     service: LineageService, principal: Principal, refusals: Sequence[Refusal], until: float, *, omitted: int = 0
 ) -> None:
     if refusals:
         try:
             await off_loop(
-                lambda: service.keep(principal, refusals, omitted=omitted),
+                lambda: service.keep_refusals(principal, refusals, omitted=omitted),
                 seconds=max(0.0, until - time.monotonic()),
                 limiter=service.writers,
             )
         except TimeoutError:
-            return  # the thread goes on; the client must not wait for it
+            return  # the thread goes on and stores the dead letters; the client must not wait for it
 
 
-def _single(answer: Answer, found: Taken | Answer | None = None) -> JSONResponse:
-    if answer.accepted and isinstance(found, Taken):
-        event = found.event
+def _single_response(answer: Answer, result: IntakeResult | Answer | None = None) -> JSONResponse:
+    if answer.accepted and isinstance(result, IntakeResult):
+        event = result.event
         content = {
             "status": answer.status,
             "eventType": str(event.kind),
             "runId": event.run_id,
-            "tenantId": found.item.tenant.id,
+            "tenantId": result.prepared.tenant.id,
         }
         return JSONResponse(content, status_code=201)
     return JSONResponse(
@@ -158,8 +162,9 @@ def _single(answer: Answer, found: Taken | Answer | None = None) -> JSONResponse
     )
 
 
-def _batch(answers: Sequence[Answer]) -> JSONResponse:
-    """201, or: 503 if sending all of it again would help, 400 if nothing of it can be taken, else 207."""
+def _array_response(answers: Sequence[Answer]) -> JSONResponse:
+    """201 if all events were accepted, 503 if every failed event may be sent again, 400 or 500 if none can ever be
+    accepted, else 207."""
     failed = [(index, answer) for index, answer in enumerate(answers) if not answer.accepted]
     code, headers = 201, None
     if failed and all(answer.retriable for _, answer in failed):
@@ -176,6 +181,6 @@ def _batch(answers: Sequence[Answer]) -> JSONResponse:
     return JSONResponse(content, status_code=code, headers=headers)
 
 
-def _text(payload: Any) -> str:
-    # escaped: a lone surrogate, which may be the reason of the refusal, survives as text
+def _payload_text(payload: Any) -> str:
+    # json.dumps escapes lone surrogates, which may be the reason of the refusal and which no column can hold
     return json.dumps(payload)

@@ -1,4 +1,7 @@
-"""The sink as the API process runs it: its own pools with short timeouts, so that no store can hold a client up."""
+"""The lineage sink of the API process, with connection pools and short timeouts of its own.
+
+A store that hangs must not make clients wait longer than the request's deadline.
+"""
 
 import logging
 import math
@@ -19,10 +22,10 @@ from platform_defs.graph.port import Graph
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import Intake
-from platform_defs.lineage.intake.known_tenants import StoredTenants
+from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, ParallelCommitter
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
-from platform_defs.lineage.sink.metrics import Measures
+from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.sink import Sink
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small
 from platform_defs.settings import Settings
@@ -31,24 +34,27 @@ from platform_defs.store.engine import Patience, open_engine, server_packet_limi
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 4
-# Reading events is work for the processor: more threads than processors would only take turns.
+# Parsing events keeps a processor busy: more threads than processors would only take turns.
 READERS = 2
-# Of one request; a client that sends nothing but mistakes makes the same one in all of its events.
+# Dead letters of one request. A client whose events are all refused usually makes the same mistake in all of them.
 MAX_LETTERS = 100
-# What is rebuilt while a request waits; a larger tenant's graph is the runner's work.
+# A graph of at most this many events is rebuilt while the request waits; the runner rebuilds larger ones.
 REBUILD_AT_ONCE = 500
-# max_allowed_packet where nobody raised it, on the oldest server we speak to
+# the default of max_allowed_packet on the oldest server that we support
 LEAST_PACKET = 4 * 1024 * 1024
-# Parts of the time in which a request is answered: what waits longer than these is answered 503 before it ends.
+# Timeouts as shares of the request's deadline: if a store does not answer, the client gets its 503 before the deadline.
 STATEMENT, POOL, RETRY = 3 / 4, 1 / 2, 1 / 4
 
 
 class LineageService:
-    """What POST /api/openlineage needs; `engine` and `graph` are the process's own, for what may take longer."""
+    """Intake, sink and dead letters for POST /api/openlineage.
+
+    `engine` and `graph` are the ones that the whole process uses; rebuilds, which may take longer, run on them.
+    """
 
     def __init__(self, settings: Settings, engine: Engine, graph: Graph, registry: CollectorRegistry) -> None:
         self.deadline_s = settings.lineage_deadline_s
-        self.measures = Measures(registry)
+        self.metrics = SinkMetrics(registry)
         self.readers = CapacityLimiter(READERS)
         self.writers = CapacityLimiter(READERS)
         deadline = settings.lineage_deadline_s
@@ -61,7 +67,7 @@ class LineageService:
             ),
         )
         assert isinstance(self._engine.pool, QueuePool)
-        self.measures.watch_pool(self._engine.pool.checkedout, POOL_SIZE)
+        self.metrics.watch_pool(self._engine.pool.checkedout, POOL_SIZE)
         timeouts = Timeouts(
             connect=deadline * RETRY,
             acquire=deadline * POOL * STATEMENT,
@@ -69,34 +75,34 @@ class LineageService:
             retry=deadline * RETRY,
         )
         self._graph = open_graph(settings, self._engine, timeouts=timeouts)
-        self.intake = Intake(StoredTenants(self._engine))
+        self.intake = Intake(KnownTenants(self._engine))
         committer: Committer = (
-            EmbeddedCommitter(self._engine, self.measures)
+            EmbeddedCommitter(self._engine, self.metrics)
             if settings.graph_url == "embedded"
-            else ParallelCommitter(self._engine, self._graph, self.measures)
+            else ParallelCommitter(self._engine, self._graph, self.metrics)
         )
         self.buckets = TokenBuckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
         self.sink = Sink(
             committer,
             _limits(settings, engine),
             self.buckets,
-            self.measures,
+            self.metrics,
             rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
             ping=self._ping,
         )
 
-    def keep(self, principal: Principal, refusals: Sequence[Refusal], *, omitted: int = 0) -> None:
-        """Into the dead letters; a store that is down must not turn a 400 into anything else."""
+    def keep_refusals(self, principal: Principal, refusals: Sequence[Refusal], *, omitted: int = 0) -> None:
+        """Stores dead letters. If the database is down they are lost: the client gets its 400 all the same."""
         if omitted:
             log.warning("%d refused events of one request of %s are not kept", omitted, principal.name)
-            self.measures.dead_letters_omitted.inc(omitted)
+            self.metrics.dead_letters_omitted.inc(omitted)
         try:
-            self.measures.dead_letters.inc(dead_letters.keep(self._engine, principal, refusals, attempts=1))
+            self.metrics.dead_letters.inc(dead_letters.store_refusals(self._engine, principal, refusals, attempts=1))
         except (PlatformError, SQLAlchemyError):
             log.warning("%d refused events could not be kept", len(refusals), exc_info=True)
 
     def _ping(self) -> None:
-        """As a writer: a SQLite file that another process has locked does not answer."""
+        """Raises if a store does not answer. It uses a write transaction, which a locked SQLite file does not grant."""
         transact(self._engine, lambda connection: connection.execute(text("SELECT 1")), attempts=1)
         self._graph.ping()
 
@@ -112,7 +118,7 @@ def _limits(settings: Settings, engine: Engine) -> Limits:
     except (PlatformError, SQLAlchemyError):
         log.warning("the database does not say how large a statement may be; expecting the least", exc_info=True)
         packet = LEAST_PACKET
-    # escaping may double a text: what a group may hold stays below half of what the server takes
+    # escaping may double the length of a text, so a group may hold less than half of what the server takes
     group_bytes = settings.lineage_group_bytes if packet is None else min(settings.lineage_group_bytes, packet // 2 - 1)
     return Limits(
         group_events=settings.lineage_group_events,

@@ -1,1 +1,1 @@
-"""What one event says about the asset graph, as facts."""
+"""Extraction: turns one event into facts about the asset graph."""

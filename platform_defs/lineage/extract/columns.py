@@ -1,4 +1,4 @@
-"""The columns that a dataset's `schema` facet lists, with what the `gravitino` facet adds to them."""
+"""Reads a dataset's columns from its `schema` facet, with the details that the `gravitino` facet adds to them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,17 +16,17 @@ def is_deleted(facet: Mapping[str, Any]) -> bool:
 
 
 def schema_columns(table: Ref, dataset: Dataset) -> tuple[Exists, ...] | None:
-    """The columns, each once and in order; None where the dataset says nothing of its columns."""
+    """The columns, each once and in order; None if the dataset does not say which columns it has."""
     facet = dataset.facet("schema")
     if is_deleted(facet):
         return ()
     fields = facet.get("fields")
     if not isinstance(fields, list):
         return None
-    details = dict(_named(dataset.facet("gravitino").get("columns")))
+    details = dict(_items_with_name(dataset.facet("gravitino").get("columns")))
     columns: dict[str, Exists] = {}
-    for name, item in _named(fields):
-        props = {"name": name, **picked(item, _SCHEMA_KEYS), **picked(details.get(name, {}), _GRAVITINO_KEYS)}
+    for name, item in _items_with_name(fields):
+        props = {"name": name, **pick_props(item, _SCHEMA_KEYS), **pick_props(details.get(name, {}), _GRAVITINO_KEYS)}
         columns[name] = Exists(Ref("column", (*table.name, name)), "Column", props)
     return tuple(columns.values())
 
@@ -34,15 +34,15 @@ def schema_columns(table: Ref, dataset: Dataset) -> tuple[Exists, ...] | None:
 def column_names(dataset: Dataset) -> list[str]:
     """The names of the columns that the dataset says it has."""
     facet = dataset.facet("schema")
-    return [] if is_deleted(facet) else [name for name, _ in _named(facet.get("fields"))]
+    return [] if is_deleted(facet) else [name for name, _ in _items_with_name(facet.get("fields"))]
 
 
-def picked(source: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    """The properties that the source has, under the graph's names; null stays, as it removes."""
+def pick_props(source: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """The properties that the source has, under the graph's names; null becomes None, which removes a property."""
     return {prop: graph_value(source[key]) for key, prop in keys.items() if key in source}
 
 
-def _named(items: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _items_with_name(items: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and type(name := item.get("name")) is str and name:
             yield name, item

@@ -1,4 +1,4 @@
-"""Collects the facts of one event: each asset once, with all that the event says of it, parents before children."""
+"""Collects the facts of one event: one Exists per asset with all its properties, parents before children."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ LABELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Facts of an event, and the SQL node it ran, if any."""
+class ExtractedFacts:
+    """The facts of an event. sql: the SQL node that the event ran, if any."""
 
     facts: tuple[Fact, ...]
     sql: Ref | None = None
 
 
-class Assets:
-    """Facts in the order in which they apply; Exists of the same asset become one fact, at the first one's place."""
+class FactsBuilder:
+    """Facts in the order in which they apply; all that is said of one asset becomes one Exists, at the first place."""
 
     def __init__(self) -> None:
         self._facts: list[Fact | None] = []
@@ -50,14 +50,14 @@ class Assets:
         label: str | None = None,
         all_entries: bool = False,
     ) -> None:
-        """The asset and what it hangs below; each has at least its name."""
-        # the column set says that already, and costs nothing where it is unchanged
+        """The asset exists, and so do all assets above it; each has at least the properties that its name gives."""
+        # a ColumnSet says the same of its columns, and costs nothing in the merge if it is unchanged
         if ref in self._in_sets and not props:
             return
         if ref not in self._props:
             if (parent := ref.parent) is not None:
                 self.exists(parent)
-            self._props[ref] = _identity(ref)
+            self._props[ref] = _props_of_name(ref)
             self._labels[ref] = label or LABELS[ref.kind]
             self._places[ref] = len(self._facts)
             self._facts.append(None)
@@ -66,8 +66,8 @@ class Assets:
         if all_entries:
             self._with_all_entries.add(ref)
 
-    def linked(self, link: Linked) -> None:
-        """One edge per type and ends; the first wins."""
+    def link(self, link: Linked) -> None:
+        """Adds an edge, unless one of the same type between the same ends was added before."""
         key = (link.type, link.source, link.target)
         if key not in self._seen:
             self._seen.add(key)
@@ -87,7 +87,7 @@ class Assets:
 
 
 def graph_value(value: Any) -> Any:
-    """A value of an event as a property can hold it: structures become canonical text, the same on every store."""
+    """A value that a graph property can hold: objects, arrays and very large integers become text."""
     if value is None or type(value) in (str, bool, float):
         return value
     if type(value) is int:
@@ -95,8 +95,8 @@ def graph_value(value: Any) -> Any:
     return canonical_json(value)
 
 
-def _identity(ref: Ref) -> dict[str, Any]:
-    """The properties that follow from the qualified name alone."""
+def _props_of_name(ref: Ref) -> dict[str, Any]:
+    """The properties that follow from the asset's qualified name."""
     match ref.kind:
         case "catalog":
             return {"name": ref.name[1], "metalake": ref.name[0]}

@@ -1,4 +1,4 @@
-"""What one event says about the graph: by operation for Gravitino's events, by the OpenLineage model for all others."""
+"""Extracts the facts of one event: by operation if Gravitino sent it, by the OpenLineage model for compute engines."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from platform_defs.lineage.facts import Fact, Ref
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """`sql` is the SQL node that a run of the event executed, for its executionCount."""
+    """The facts of an event. sql: the SQL node that the event's run executed, whose executionCount grows."""
 
     facts: tuple[Fact, ...]
     operation: str | None = None
@@ -20,7 +20,10 @@ class Extraction:
 
 
 def facts_of(event: Event, source_type: SourceType) -> Extraction:
-    """Never raises: what cannot be understood says nothing, the raw event keeps it. May take tens of ms for new SQL."""
+    """The facts of an event. Never raises: parts that are not understood give no facts, and the raw event keeps them.
+
+    SQL text that was not seen before takes tens of milliseconds.
+    """
     if source_type is SourceType.COMPUTE:
         lineage = lineage_facts(event)
         return Extraction(lineage.facts, sql=lineage.sql)

@@ -1,1 +1,1 @@
-"""From a request body to an item of the sink: tenant rules, known tenants, refused events."""
+"""The intake: parsed JSON becomes a prepared event of a tenant, or a refusal that is kept as a dead letter."""

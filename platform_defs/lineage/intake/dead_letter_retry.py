@@ -1,4 +1,4 @@
-"""Another try for a refused event: as the source that sent it, by the rules as they are now."""
+"""Retries a dead letter: with the rights of the source that sent the event, under the rules of today."""
 
 import json
 
@@ -13,51 +13,53 @@ from platform_defs.lineage.errors import EventRefused, TenantUnknown
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import DeadLetter
 from platform_defs.lineage.intake.intake import Intake
-from platform_defs.lineage.intake.known_tenants import StoredTenants
-from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, ParallelCommitter, is_unavailable
-from platform_defs.lineage.sink.metrics import Measures
+from platform_defs.lineage.intake.known_tenants import KnownTenants
+from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, ParallelCommitter, is_store_unavailable
+from platform_defs.lineage.sink.metrics import SinkMetrics
 
 
 def retry_letter(engine: Engine, graph: Graph, letter: DeadLetter) -> str | None:
-    """None if it was accepted now, else the reason why not; an unavailable store is an error, not a reason."""
-    committer = _committer(engine, graph)
+    """None if the event is accepted now, else the reason of the refusal. Raises if a store is not available."""
+    committer = _open_committer(engine, graph)
     try:
-        committer.commit([Intake(StoredTenants(engine)).take(_source(engine, letter), json.loads(letter.payload)).item])
+        intake = Intake(KnownTenants(engine))
+        result = intake.prepare(_source_of(engine, letter), json.loads(letter.payload))
+        committer.commit([result.prepared])
         committer.flush()
     except (EventRefused, ValueError) as error:
         reason = str(error)
     except Exception as error:
-        if is_unavailable(error):
+        if is_store_unavailable(error):
             raise
         reason = f"{type(error).__name__}: {error}"
     else:
-        dead_letters.close(engine, letter.id)
+        dead_letters.close_letter(engine, letter.id)
         return None
     finally:
         committer.close()
-    dead_letters.refuse_again(engine, letter.id, reason)
+    dead_letters.record_refusal(engine, letter.id, reason)
     return reason
 
 
-def _committer(engine: Engine, graph: Graph) -> Committer:
-    measures = Measures(CollectorRegistry())
+def _open_committer(engine: Engine, graph: Graph) -> Committer:
+    metrics = SinkMetrics(CollectorRegistry())
     if isinstance(graph, EmbeddedGraph):
-        return EmbeddedCommitter(engine, measures)
-    return ParallelCommitter(engine, graph, measures)
+        return EmbeddedCommitter(engine, metrics)
+    return ParallelCommitter(engine, graph, metrics)
 
 
-def _source(engine: Engine, letter: DeadLetter) -> Principal:
+def _source_of(engine: Engine, letter: DeadLetter) -> Principal:
     return Principal(
         kind="key",
         name=letter.source or "dead letter",
         scopes=frozenset(),
         source_type=None if letter.source_type is None else SourceType(letter.source_type),
-        tenant=None if letter.tenant_id is None else _tenant(engine, letter.tenant_id),
+        tenant=None if letter.tenant_id is None else _tenant_on_record(engine, letter.tenant_id),
     )
 
 
-def _tenant(engine: Engine, tenant_id: int) -> Tenant:
-    """The only tenant that the source may write to. An assertion may have named one that no event has recorded yet."""
+def _tenant_on_record(engine: Engine, tenant_id: int) -> Tenant:
+    """The source's tenant. It may be missing: a gateway assertion can name a tenant that no event has recorded yet."""
     tenant = find_tenant(engine, tenant_id)
     if tenant is None:
         raise TenantUnknown(

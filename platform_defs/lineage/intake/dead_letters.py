@@ -1,4 +1,4 @@
-"""Refused events: kept with the reason and the source, so that an operator can see them and try them again."""
+"""Dead letters: refused events, kept with reason and source so that an operator can see them and retry them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,55 +15,59 @@ from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.lineage import lineage_dead_letter
 from platform_defs.store.upsert import MAX_BYTES
 
-# a column takes no more in one statement, and what is longer than this is no event
+# The longest text that certainly fits into one INSERT statement; longer payloads are cut.
 MAX_PAYLOAD = MAX_BYTES // 4
 _letters = lineage_dead_letter.c
 
 
-class Status(StrEnum):
+class LetterStatus(StrEnum):
     OPEN = "OPEN"
     RETRIED = "RETRIED"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """An event as it was received, and why it was refused."""
+
     payload: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
+    """tenant_id: the tenant of the credential, because the tenant of a refused event is not decided."""
+
     id: int
-    tenant_id: int | None  # of the credential: a refused event has none of its own
+    tenant_id: int | None
     source: str | None
     source_type: str | None
     reason: str
     payload: str
-    status: Status
+    status: LetterStatus
     retry_count: int
     created_at: datetime
 
 
-def keep(engine: Engine, principal: Principal, refusals: Sequence[Refusal], *, attempts: int = 2) -> int:
-    """How many letters are new: what is open already, from the same source, is not kept a second time."""
+def store_refusals(engine: Engine, principal: Principal, refusals: Sequence[Refusal], *, attempts: int = 2) -> int:
+    """Stores refused events and returns how many were new: an identical open letter of the same source stays alone."""
     source = {
         "tenant_id": principal.tenant.id if principal.tenant else None,
         "source": principal.name[:255],
         "source_type": None if principal.source_type is None else str(principal.source_type),
     }
     by_hash = {sha256_hex(refusal.payload): refusal for refusal in refusals}
-    known = select(_letters.payload_hash).where(
+    already_open = select(_letters.payload_hash).where(
         _letters.payload_hash.in_(list(by_hash)),
-        _letters.status == Status.OPEN,
+        _letters.status == LetterStatus.OPEN,
         *(_letters[name].is_not_distinct_from(value) for name, value in source.items()),
     )
 
     def work(connection: Connection) -> int:
-        new = by_hash.keys() - set(connection.scalars(known))
+        new = by_hash.keys() - set(connection.scalars(already_open))
         rows = [
-            source | {"reason": refusal.reason, "payload": _storable(refusal.payload), "payload_hash": mark}
-            for mark, refusal in by_hash.items()
-            if mark in new
+            source | {"reason": refusal.reason, "payload": _storable_payload(refusal.payload), "payload_hash": hash}
+            for hash, refusal in by_hash.items()
+            if hash in new
         ]
         if rows:
             connection.execute(lineage_dead_letter.insert(), rows)
@@ -72,26 +76,29 @@ def keep(engine: Engine, principal: Principal, refusals: Sequence[Refusal], *, a
     return transact(engine, work, attempts=attempts)
 
 
-def listed(engine: Engine, *, status: Status | None = Status.OPEN, limit: int = 100) -> list[DeadLetter]:
-    """The newest first."""
+def list_letters(
+    engine: Engine, *, status: LetterStatus | None = LetterStatus.OPEN, limit: int = 100
+) -> list[DeadLetter]:
+    """Dead letters with this status (None: any status), the newest first."""
     query = select(lineage_dead_letter).order_by(_letters.id.desc()).limit(limit)
     if status is not None:
         query = query.where(_letters.status == status)
-    return [_letter(row) for row in read(engine, lambda connection: connection.execute(query).all())]
+    return [_read_letter(row) for row in read(engine, lambda connection: connection.execute(query).all())]
 
 
-def find(engine: Engine, ids: Sequence[int]) -> list[DeadLetter]:
+def find_letters(engine: Engine, ids: Sequence[int]) -> list[DeadLetter]:
     query = select(lineage_dead_letter).where(_letters.id.in_(ids)).order_by(_letters.id)
-    return [_letter(row) for row in read(engine, lambda connection: connection.execute(query).all())]
+    return [_read_letter(row) for row in read(engine, lambda connection: connection.execute(query).all())]
 
 
-def close(engine: Engine, letter_id: int) -> None:
-    """The event was accepted on a later try."""
-    _change(engine, letter_id, {"status": Status.RETRIED, "retry_count": _letters.retry_count + 1})
+def close_letter(engine: Engine, letter_id: int) -> None:
+    """Records that the event was accepted on a later try."""
+    _update_letter(engine, letter_id, {"status": LetterStatus.RETRIED, "retry_count": _letters.retry_count + 1})
 
 
-def refuse_again(engine: Engine, letter_id: int, reason: str) -> None:
-    _change(engine, letter_id, {"reason": reason, "retry_count": _letters.retry_count + 1})
+def record_refusal(engine: Engine, letter_id: int, reason: str) -> None:
+    """Records that a retry was refused, and for which reason; the letter stays open."""
+    _update_letter(engine, letter_id, {"reason": reason, "retry_count": _letters.retry_count + 1})
 
 
 def delete_older(engine: Engine, before: datetime) -> int:
@@ -100,17 +107,17 @@ def delete_older(engine: Engine, before: datetime) -> int:
     return delete_old_rows(engine, lineage_dead_letter, old, order_by=_letters.created_at, keep_newest=False)
 
 
-def _change(engine: Engine, letter_id: int, values: dict[str, Any]) -> None:
+def _update_letter(engine: Engine, letter_id: int, values: dict[str, Any]) -> None:
     change = update(lineage_dead_letter).where(_letters.id == letter_id).values(values)
     transact(engine, lambda connection: connection.execute(change))
 
 
-def _storable(payload: str) -> str:
-    """As received, but for what no column holds: lone surrogates, and more than one statement may carry."""
+def _storable_payload(payload: str) -> str:
+    """The payload as received, except that lone surrogates are escaped and a text that is too long is cut."""
     return payload.encode("utf-8", "backslashreplace").decode()[:MAX_PAYLOAD]
 
 
-def _letter(row: Row[Any]) -> DeadLetter:
+def _read_letter(row: Row[Any]) -> DeadLetter:
     return DeadLetter(
         id=row.id,
         tenant_id=row.tenant_id,
@@ -118,7 +125,7 @@ def _letter(row: Row[Any]) -> DeadLetter:
         source_type=row.source_type,
         reason=row.reason,
         payload=row.payload,
-        status=Status(row.status),
+        status=LetterStatus(row.status),
         retry_count=row.retry_count,
         created_at=row.created_at,
     )

@@ -1,4 +1,4 @@
-"""From parsed JSON to an item of the sink: reads the event, finds its tenant, extracts its facts."""
+"""Prepares one event for the sink: parses it, decides its tenant, extracts its facts, builds its row."""
 
 from dataclasses import dataclass
 
@@ -7,48 +7,48 @@ from platform_defs.access.principal import Principal
 from platform_defs.lineage.errors import TenantContradicted
 from platform_defs.lineage.events import Event, fingerprint, parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
-from platform_defs.lineage.intake.known_tenants import StoredTenants
-from platform_defs.lineage.intake.tenant_rules import resolve
-from platform_defs.lineage.sink.apply import Stamped
-from platform_defs.lineage.sink.commit import Item
-from platform_defs.lineage.sink.raw_events import Key, row_of
-from platform_defs.lineage.sink.run_counts import Run
+from platform_defs.lineage.intake.known_tenants import KnownTenants
+from platform_defs.lineage.intake.tenant_rules import resolve_tenant
+from platform_defs.lineage.sink.apply import EventFacts
+from platform_defs.lineage.sink.commit import PreparedEvent
+from platform_defs.lineage.sink.raw_events import EventKey, event_row
+from platform_defs.lineage.sink.run_counts import SqlRun
 from platform_defs.lineage.version import version_of
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class IntakeResult:
     event: Event
-    item: Item
+    prepared: PreparedEvent
     unknown_operation: bool
 
 
 class Intake:
-    def __init__(self, tenants: StoredTenants) -> None:
+    def __init__(self, tenants: KnownTenants) -> None:
         self._tenants = tenants
 
-    def take(self, principal: Principal, raw: object) -> Taken:
-        """The item, or EventRefused that names the field."""
+    def prepare(self, principal: Principal, raw: object) -> IntakeResult:
+        """The event ready for the sink. Raises EventRefused, which names the field that is wrong."""
         event = parse_event(raw)
-        resolved = resolve(principal, event, self._tenants)
+        resolved = resolve_tenant(principal, event, self._tenants)
         tenant = resolved.tenant
         extraction = facts_of(event, resolved.source_type)
         if resolved.record:
             try:
                 self._tenants.record(tenant)
-            except TenantError as error:  # another process was faster, and disagrees
+            except TenantError as error:  # another process has recorded a contradicting tenant first
                 reason = str(error).removeprefix(f"{error.field}: ")
                 raise TenantContradicted(error.field, reason) from None
-        mark = fingerprint(tenant.id, event)
+        key = EventKey(tenant.id, fingerprint(tenant.id, event))
         run = None
         if extraction.sql is not None and event.run_id is not None:
-            run = Run(tenant.id, extraction.sql.id, event.run_id)
-        item = Item(
+            run = SqlRun(tenant.id, extraction.sql.id, event.run_id)
+        prepared = PreparedEvent(
             tenant=tenant,
-            key=Key(tenant.id, mark),
-            row=row_of(tenant, event, mark, resolved.source_type),
-            stamped=Stamped(version_of(event.event_time, mark), extraction.facts),
+            key=key,
+            row=event_row(tenant, event, key.fingerprint, resolved.source_type),
+            event_facts=EventFacts(version_of(event.event_time, key.fingerprint), extraction.facts),
             run=run,
             size=event.size,
         )
-        return Taken(event, item, extraction.unknown_operation)
+        return IntakeResult(event, prepared, extraction.unknown_operation)

@@ -1,4 +1,4 @@
-"""The tenants on record, remembered for a moment: most events of a process belong to few tenants."""
+"""The tenants on record, with a short cache: most events that a process receives belong to few tenants."""
 
 import time
 
@@ -8,12 +8,12 @@ from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.store.engine import read
 from platform_defs.store.tables.access import tenants
 
-MEMORY_S = 30.0
-MAX_REMEMBERED = 10_000
+CACHE_S = 30.0
+MAX_CACHED = 10_000
 
 
-class StoredTenants:
-    """A tenant on record never changes its code, so only absence must be asked for again."""
+class KnownTenants:
+    """Looks tenants up in the database. Found tenants are cached; that a tenant is absent is never cached."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -29,7 +29,7 @@ class StoredTenants:
         return self._remember(self._find(tenants.c.tenant_code == code))
 
     def record(self, tenant: Tenant) -> None:
-        """Raises TenantError where another process recorded a contradiction first."""
+        """Records the tenant. Raises TenantError if another process has recorded a contradicting tenant first."""
         add_tenant(self._engine, tenant)
         self._remember(tenant)
 
@@ -40,7 +40,7 @@ class StoredTenants:
 
     def _remember(self, tenant: Tenant | None) -> Tenant | None:
         if tenant is not None:
-            if len(self._by_id) >= MAX_REMEMBERED:
+            if len(self._by_id) >= MAX_CACHED:
                 self._by_id = {}
-            self._by_id[tenant.id] = (tenant, time.monotonic() + MEMORY_S)
+            self._by_id[tenant.id] = (tenant, time.monotonic() + CACHE_S)
         return tenant

@@ -1,9 +1,11 @@
-"""Decides whose event it is, by the kind of its source (seed 3.3): Gravitino names the tenant, compute engines do not.
+"""Decides to which tenant an event belongs, by the type of its source (seed 3.3).
 
-Gravitino  the `gravitino` facet's tenant, else the namespaces' tenant if it is on record; never the credential's alone
-compute    the authenticated tenant; what the event says about a tenant may only confirm it
+Gravitino  The tenant in the event's `gravitino` facets; if they name none, the tenant in the event's namespaces, which
+           must be on record. The credential alone never decides.
+compute    The tenant of the credential. An event that also names a tenant must name the same one.
 
-A credential without a source type leaves it to the event (wire-formats 1). An open door always means the demo tenant.
+If the credential has no source type, the event decides which of the two rules applies (wire-formats 1). If
+authentication is switched off (PLATFORM_AUTH=open), every event belongs to the demo tenant.
 """
 
 from dataclasses import dataclass
@@ -26,8 +28,8 @@ class TenantDirectory(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """`record` says that the tenant is not on record yet and is to be put there with the event."""
+class ResolvedTenant:
+    """record: the tenant is not on record yet and must be recorded together with the event."""
 
     tenant: Tenant
     record: bool
@@ -36,14 +38,15 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What the facets of an event say about its tenant."""
+    """The tenant that the `gravitino` facets of an event name."""
 
     id: int
     code: str | None
     name: str | None
 
 
-def resolve(principal: Principal, event: Event, tenants: TenantDirectory) -> Resolved:
+def resolve_tenant(principal: Principal, event: Event, tenants: TenantDirectory) -> ResolvedTenant:
+    """The tenant of the event. Raises a TenantRefused error if the rules above allow none."""
     source_type = principal.source_type
     if source_type is None:
         source_type = SourceType.GRAVITINO if looks_like_gravitino(event) else SourceType.COMPUTE
@@ -56,7 +59,7 @@ def resolve(principal: Principal, event: Event, tenants: TenantDirectory) -> Res
         tenant = _compute_tenant(principal, claim, named)
     else:
         tenant = _gravitino_tenant(principal, claim, named, tenants)
-    return _on_record(tenant, claim, tenants, source_type)
+    return _check_with_record(tenant, claim, tenants, source_type)
 
 
 def _compute_tenant(principal: Principal, claim: _Claim | None, named: int | None) -> Tenant:
@@ -102,25 +105,27 @@ def _gravitino_tenant(
     return Tenant(claim.id, claim.code, claim.name)
 
 
-def _on_record(tenant: Tenant, claim: _Claim | None, tenants: TenantDirectory, source_type: SourceType) -> Resolved:
+def _check_with_record(
+    tenant: Tenant, claim: _Claim | None, tenants: TenantDirectory, source_type: SourceType
+) -> ResolvedTenant:
     if claim is not None and claim.code not in (None, tenant.code):
         raise TenantContradicted("tenantCode", f"tenant {tenant.id} is on record under another code")
     known = tenants.by_id(tenant.id)
     if known is not None:
         if known.code != tenant.code:
             raise TenantContradicted("tenantCode", f"tenant {tenant.id} is on record under another code")
-        return Resolved(known, False, source_type)
+        return ResolvedTenant(known, False, source_type)
     try:
         check_tenant(tenant)
     except TenantError as error:
         raise TenantContradicted(error.field, str(error).removeprefix(f"{error.field}: ")) from None
     if tenants.by_code(tenant.code) is not None:
         raise TenantContradicted("tenantCode", "this code belongs to another tenant")
-    return Resolved(tenant, True, source_type)
+    return ResolvedTenant(tenant, True, source_type)
 
 
 def _facet_claim(event: Event) -> _Claim | None:
-    """What the datasets' gravitino facets say together; the parts may stand in different facets."""
+    """The tenant that all `gravitino` facets together name: id, code and name may stand in different facets."""
     said: dict[str, Any] = {}
     for dataset in event.datasets:
         facet = dataset.facet("gravitino")

@@ -1,23 +1,24 @@
-"""The merge: facts and what the graph remembers of earlier facts become operations, without any I/O.
+"""The merge: turns new facts, and the facts that the graph remembers, into operations on the graph. It does no I/O.
 
-The graph is a function of the set of events. A fact's *stamp* is its event's version and its place in the event; all
-stamps are different, and every rule below only compares stamps, so the order of arrival cannot matter:
+The graph is a function of the set of events. A fact's *stamp* is the version of its event followed by the fact's
+position in the event. All stamps are different, and every rule below only compares stamps, so the order in which events
+arrive cannot matter:
 
-1. A name at a time. Something named N by a fact of stamp u is followed through renames: from u on it bears N until the
-   first rename of N, or of what N is part of, after u; then it bears the new name, and so on until now.
-2. Drops. A fact is dead once what it is about, or something above that, by the name it bears then, is dropped later.
-   A metric is below every schema it was ever put under by HAS_METRIC.
-3. An asset exists when a living fact says so: Exists on it or on something below it, or a ColumnSet.
-   Each property, each entry of `properties` and the label come from the living fact with the greatest stamp; a fact
-   that says all entries replaces those that were said of the asset before.
-   The columns of one set share a stamp: when a rename makes two of them one, the one that was renamed gives way.
-4. A ColumnSet drops the columns of its table that it does not name.
-5. An edge is what the greatest living fact says of it; a LinkSet unlinks what it does not name, and ColumnsUnlinked
-   all that was said of the table's columns before. It is shown while both ends exist. A fact about an edge dies with
-   either end.
-6. The Tenant node, OWNS_* and the hierarchy's edges follow from the assets that exist.
+1. Renames. A fact of stamp u about the name N is followed through later renames: it is about N until the first rename
+   after u of N or of an asset above N, then about the new name, and so on until now.
+2. Drops. A fact is dead if its asset, or an asset above it, was dropped later, under the name that it had at that time.
+   A metric counts as below every schema under which HAS_METRIC ever put it.
+3. Existence. An asset exists if a living fact says so: an Exists about it or about an asset below it, or a ColumnSet.
+   Its label, each property and each entry of `properties` come from the living fact with the greatest stamp. A fact
+   with all_entries replaces all entries that older facts gave to the asset.
+   The columns of one ColumnSet share a stamp: when a rename makes two of them one, the renamed column gives way.
+4. A ColumnSet drops those columns of its table that it does not list.
+5. Edges. The living fact with the greatest stamp decides whether an edge stands and what its properties are. A LinkSet
+   removes the links that it does not list, and ColumnsUnlinked all earlier links of the table's columns. An edge is
+   shown while both of its ends exist, and a fact about an edge dies when either end is dropped.
+6. The Tenant node, the OWNS_* edges and the edges of the hierarchy follow from the assets that exist.
 
-Only the newest facts are remembered (state.py). Where that cannot decide exactly, which takes a rename that comes late
-or facts from before a rename that come late in a contradictory way, NeedsRebuild is raised. Events that are applied in
-the order of their versions never need it.
+Only the newest facts are remembered (state.py). If they do not suffice to decide exactly, NeedsRebuild is raised. That
+takes a rename that arrives late, or contradictory facts from before a rename that arrive late. Events that are applied
+in the order of their versions never raise it.
 """

@@ -1,4 +1,4 @@
-"""From the merged state to the operations that make the store say it: only what differs from what was loaded."""
+"""Operations that bring the graph store to the merged state: only differences from what was loaded are written."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -81,7 +81,7 @@ def operations(state: State) -> list[Operation]:
     return steps
 
 
-def whole(state: State) -> Iterator[Node | Edge]:
+def whole_graph(state: State) -> Iterator[Node | Edge]:
     """The graph that a state which holds all of it says, hidden parts too."""
     settle(state)
     for id, node in state.nodes.items():
@@ -138,7 +138,7 @@ def _forget_dead(node: NodeState, dead_at: Stamp) -> None:
 
 
 def _is_remembered(state: State, node: NodeState, ref: Ref) -> bool:
-    if node.renames or node.arrivals or node.link_sets or node.column_link_sets:
+    if node.renames or node.incoming_renames or node.link_sets or node.column_link_sets:
         return True
     if node.count is not None or node.column_renamed_at:
         return True

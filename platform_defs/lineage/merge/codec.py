@@ -1,4 +1,4 @@
-"""How remembered facts are written on nodes and edges: one hidden property `_facts` beside the shown ones."""
+"""Encodes remembered facts on nodes and edges, as JSON in the hidden property `_facts`, and decodes them again."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from platform_defs.canonical import canonical_json
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.vocabulary import GONE, KNOWLEDGE, TOMBSTONE, vector_dimension
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.state import NAMED, NEVER, Arrival, ColumnsState, EdgeState, NodeState, Stamp
+from platform_defs.lineage.merge.state import NAMED, NEVER, ColumnsState, EdgeState, IncomingRename, NodeState, Stamp
 
 FACTS = "_facts"
 COUNT = "executionCount"
@@ -49,7 +49,7 @@ def read_node(node: Node, set_at: Stamp) -> NodeState:
         link_sets=facts.get("sets", {}),
         column_link_sets=facts.get("columnSets", {}),
         renames={Stamp(stamp): _ref(node.id, name) for stamp, name in facts.get("renames", {}).items()},
-        arrivals=[Arrival(*arrival) for arrival in facts.get("arrivals", [])],
+        incoming_renames=[IncomingRename(*incoming) for incoming in facts.get("arrivals", [])],
         column_renamed_at=Stamp(facts.get("columnRenamed", NEVER)),
         count=count,
         foreign=shown,
@@ -135,7 +135,7 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
         "sets": state.link_sets,
         "columnSets": state.column_link_sets,
         "renames": {stamp: list(ref.name) for stamp, ref in state.renames.items()},
-        "arrivals": [[one.at, one.floor, one.mixed, one.moved] for one in state.arrivals],
+        "arrivals": [[one.at, one.floor, one.mixed, one.moved] for one in state.incoming_renames],
         "columnRenamed": state.column_renamed_at,
         "count": state.count if label is None else None,
     }

@@ -1,4 +1,4 @@
-"""What a group says more than once: thousands of runs of the same few jobs say the same few facts."""
+"""Drops facts that a group of events repeats: thousands of runs of the same few jobs state the same few facts."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -36,7 +36,7 @@ def without_repeats(facts: Sequence[tuple[Stamp, Fact]]) -> list[tuple[Stamp, Fa
 
 def has_renames(state: State) -> bool:
     """Whether the same name may mean different things at different times."""
-    return any(node is not None and (node.renames or node.arrivals) for node in state.nodes.values())
+    return any(node is not None and (node.renames or node.incoming_renames) for node in state.nodes.values())
 
 
 def _puts_under(fact: Fact) -> bool:

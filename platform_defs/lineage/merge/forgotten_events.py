@@ -1,9 +1,10 @@
-"""What a graph remembers of events that are stored no longer: where a rebuild begins that must not lose it.
+"""Starting state for a rebuild that must keep facts whose events retention has deleted.
 
-Of a fact that a stored event says nothing is kept, for the event says it again; so a graph whose events are all stored
-gives an empty state. What a stored rename has moved goes back to the old name first: the rename will move it again.
-Where it met facts of the new name the two cannot be told apart any more: they wait for the rename, and are taken up
-when it has been taken. What a stored event has overwritten or dropped is not remembered.
+A fact of an event that is still stored is left out, because the rebuild will apply that event again; so a graph whose
+events are all stored gives an empty state. Facts that a stored rename has moved go back to the old name first, because
+the rebuild will apply that rename again. If the new name had facts of its own, the two can no longer be told apart:
+they wait, and are added when the rebuild has applied the rename. Facts that a stored event has overwritten or dropped
+are not in the graph any more, so they cannot be kept.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +18,9 @@ from platform_defs.lineage.merge.renames import joined, living
 from platform_defs.lineage.merge.state import (
     DERIVED_TYPES,
     NEVER,
-    Arrival,
     ColumnsState,
     EdgeState,
+    IncomingRename,
     NodeState,
     Stamp,
     State,
@@ -36,7 +37,7 @@ Move = tuple[Stamp, Ref, Ref]
 
 @dataclass(slots=True)
 class Waiting:
-    """Facts of what bears this name since the rename, and from before it."""
+    """Pre-rename facts of the asset that now has this name."""
 
     new: Ref
     nodes: dict[str, NodeState] = field(default_factory=dict)
@@ -44,23 +45,25 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class Memory:
+class ForgottenFacts:
     """waiting: by the stamp of the rename."""
 
     state: State
     waiting: dict[Stamp, Waiting] = field(default_factory=dict)
 
 
-def remembered(tenant: str, items: Iterable[Node | Edge], stored: set[Version], moves: Sequence[Move]) -> Memory:
+def read_forgotten_facts(
+    tenant: str, items: Iterable[Node | Edge], stored: set[Version], moves: Sequence[Move]
+) -> ForgottenFacts:
     """items: the whole graph. stored: the versions of all stored events; moves: their renames."""
     state = _whole(tenant, items)
-    memory = Memory(state)
-    mixed = {arrival.at: arrival.mixed for node in _nodes(state) for arrival in node.arrivals}
+    forgotten = ForgottenFacts(state)
+    mixed = {incoming.at: incoming.mixed for node in _nodes(state) for incoming in node.incoming_renames}
 
     def kept(stamp: Stamp) -> Stamp:
         return NEVER if stamp[:VERSION_LENGTH] in stored else stamp
 
-    _restamp(memory, kept)
+    _restamp(forgotten, kept)
     for at, ref, new in sorted(moves, key=lambda move: move[0], reverse=True):
         # a rename of which the graph does not know has moved nothing
         if at in mixed:
@@ -69,14 +72,14 @@ def remembered(tenant: str, items: Iterable[Node | Edge], stored: set[Version], 
             if not mixed[at]:
                 _put_back(state, found)
             elif found.nodes or found.edges:
-                memory.waiting[at] = found
-    _leave_out_empty(memory)
-    return memory
+                forgotten.waiting[at] = found
+    _leave_out_empty(forgotten)
+    return forgotten
 
 
-def make_older(memory: Memory) -> None:
+def make_older(forgotten: ForgottenFacts) -> None:
     """Whatever is remembered counts as said before every event: then those can be taken in their order."""
-    _restamp(memory, lambda stamp: Stamp(f"{BEFORE_ALL}{stamp}") if stamp else NEVER)
+    _restamp(forgotten, lambda stamp: Stamp(f"{BEFORE_ALL}{stamp}") if stamp else NEVER)
 
 
 def take_up(state: State, waiting: Waiting) -> None:
@@ -90,7 +93,10 @@ def take_up(state: State, waiting: Waiting) -> None:
         state.put_node(id, node if known is None else joined(known, node))
     renamed = state.node(waiting.new)
     renamed.renames = root.renames
-    renamed.arrivals = [*root.arrivals[:-1], *(replace(last, mixed=True) for last in root.arrivals[-1:])]
+    renamed.incoming_renames = [
+        *root.incoming_renames[:-1],
+        *(replace(last, mixed=True) for last in root.incoming_renames[-1:]),
+    ]
     for key, edge in waiting.edges.items():
         if key not in state.edges or edge.at > state.edges[key].at:
             state.put_edge(key, edge)
@@ -128,11 +134,14 @@ def _nodes(state: State) -> list[NodeState]:
     return [node for node in state.nodes.values() if node is not None]
 
 
-def _restamp(memory: Memory, new: Callable[[Stamp], Stamp]) -> None:
+def _restamp(forgotten: ForgottenFacts, new: Callable[[Stamp], Stamp]) -> None:
     """Every stamp anew; a fact whose stamp becomes NEVER is gone."""
-    for node in (*_nodes(memory.state), *(node for some in memory.waiting.values() for node in some.nodes.values())):
+    for node in (
+        *_nodes(forgotten.state),
+        *(node for some in forgotten.waiting.values() for node in some.nodes.values()),
+    ):
         _restamp_node(node, new)
-    for edges in (memory.state.edges, *(some.edges for some in memory.waiting.values())):
+    for edges in (forgotten.state.edges, *(some.edges for some in forgotten.waiting.values())):
         for key, edge in list(edges.items()):
             edge.at, edge.first = new(edge.at), new(edge.first)
             if not edge.at and edge.first:
@@ -150,7 +159,9 @@ def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:
     node.link_sets = {type: at for type, stamp in node.link_sets.items() if (at := new(stamp))}
     node.column_link_sets = {type: at for type, stamp in node.column_link_sets.items() if (at := new(stamp))}
     node.renames = {at: ref for stamp, ref in node.renames.items() if (at := new(stamp))}
-    node.arrivals = [Arrival(at, new(one.floor), one.mixed, one.moved) for one in node.arrivals if (at := new(one.at))]
+    node.incoming_renames = [
+        IncomingRename(at, new(one.floor), one.mixed, one.moved) for one in node.incoming_renames if (at := new(one.at))
+    ]
     if (columns := node.columns) is not None:
         lacked = {name: new(stamp) for name, stamp in columns.lacked.items()}
         node.columns = ColumnsState(at, columns.digest, lacked) if (at := new(columns.at)) else None
@@ -187,7 +198,7 @@ def _put_back(state: State, found: Waiting) -> None:
 
 
 def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeState]:
-    """What is older and what is newer; the renames and arrivals of the root are of its name, not of what bore it."""
+    """What is older and what is newer; the root's renames, in and out, are of its name, not of what bore it."""
     columns_before = node.columns is not None and node.columns.at < at
     before = replace(
         node,
@@ -199,7 +210,7 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
         link_sets={type: stamp for type, stamp in node.link_sets.items() if stamp < at},
         column_link_sets={type: stamp for type, stamp in node.column_link_sets.items() if stamp < at},
         renames={} if root else {stamp: to for stamp, to in node.renames.items() if stamp < at},
-        arrivals=[] if root else [arrival for arrival in node.arrivals if arrival.at < at],
+        incoming_renames=[] if root else [incoming for incoming in node.incoming_renames if incoming.at < at],
         column_renamed_at=node.column_renamed_at if node.column_renamed_at < at else NEVER,
     )
     after = NodeState(
@@ -212,7 +223,9 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
         link_sets={type: stamp for type, stamp in node.link_sets.items() if stamp > at},
         column_link_sets={type: stamp for type, stamp in node.column_link_sets.items() if stamp > at},
         renames=node.renames if root else {stamp: to for stamp, to in node.renames.items() if stamp > at},
-        arrivals=node.arrivals if root else [arrival for arrival in node.arrivals if arrival.at > at],
+        incoming_renames=node.incoming_renames
+        if root
+        else [incoming for incoming in node.incoming_renames if incoming.at > at],
         column_renamed_at=node.column_renamed_at if node.column_renamed_at > at else NEVER,
     )
     return before, after
@@ -232,23 +245,23 @@ def _with_newer(known: NodeState | None, back: NodeState) -> NodeState:
         link_sets=back.link_sets | known.link_sets,
         column_link_sets=back.column_link_sets | known.column_link_sets,
         renames=back.renames | known.renames,
-        arrivals=sorted([*known.arrivals, *back.arrivals], key=lambda arrival: arrival.at),
+        incoming_renames=sorted([*known.incoming_renames, *back.incoming_renames], key=lambda incoming: incoming.at),
         column_renamed_at=max(known.column_renamed_at, back.column_renamed_at),
         foreign=back.foreign | known.foreign,
         vector=known.vector or back.vector,
     )
 
 
-def _leave_out_empty(memory: Memory) -> None:
+def _leave_out_empty(forgotten: ForgottenFacts) -> None:
     """Nodes of which nothing is remembered, unless an edge needs them."""
-    edges = [*memory.state.edges, *(key for some in memory.waiting.values() for key in some.edges)]
+    edges = [*forgotten.state.edges, *(key for some in forgotten.waiting.values() for key in some.edges)]
     ends = {end for key in edges for end in (key.from_id, key.to_id)}
-    for id, node in list(memory.state.nodes.items()):
+    for id, node in list(forgotten.state.nodes.items()):
         if node is not None and id not in ends and not _says_anything(node):
-            memory.state.put_node(id, None)
+            forgotten.state.put_node(id, None)
 
 
 def _says_anything(node: NodeState) -> bool:
     stamps = (node.label_at, node.exists_at, node.floor, node.entries_at, node.column_renamed_at)
-    others = (node.props, node.columns, node.link_sets, node.column_link_sets, node.renames, node.arrivals)
+    others = (node.props, node.columns, node.link_sets, node.column_link_sets, node.renames, node.incoming_renames)
     return any(stamps) or any(others)

@@ -1,4 +1,4 @@
-"""Loads what a group of facts needs: a few reads for the whole group, however many events it has."""
+"""Loads the nodes and edges that a group of facts requires: a few reads per group, however many events it has."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.vocabulary import GONE
 from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.merge.codec import FACTS, read_edge, read_node
-from platform_defs.lineage.merge.required import Needs, needs
+from platform_defs.lineage.merge.required import Required, find_required
 from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State
 
 
@@ -20,16 +20,16 @@ def load(
 ) -> State:
     """The state as far as these facts touch it, nodes besides, some with all their edges, and the tenant's node."""
     state = State(str(transaction.tenant))
-    missing = needs(state, facts)
+    missing = find_required(state, facts)
     missing.ids.update(ids, around, [state.tenant])
     missing.around.update(around)
     while missing:
         fetch(transaction, state, missing)
-        missing = needs(state, facts)
+        missing = find_required(state, facts)
     return state
 
 
-def fetch(transaction: GraphTransaction, state: State, missing: Needs) -> None:
+def fetch(transaction: GraphTransaction, state: State, missing: Required) -> None:
     if missing.ids:
         _fetch_nodes(transaction, state, missing.ids)
     if missing.around:

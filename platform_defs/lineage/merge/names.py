@@ -1,4 +1,4 @@
-"""Which asset a fact is about, and whether the fact is still alive: names through renames, floors through drops."""
+"""Finds the asset that a fact is about now (through renames) and whether the fact is still alive (through drops)."""
 
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State, column_of
@@ -53,13 +53,13 @@ def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
     time = at
     while (node := state.find(ref)) is not None:
         left_at = min((stamp for stamp in node.renames if stamp > time), default=None)
-        arrival = next((one for one in node.arrivals if one.at > time), None)
-        if arrival is not None and (left_at is None or left_at > arrival.at):
+        incoming = next((one for one in node.incoming_renames if one.at > time), None)
+        if incoming is not None and (left_at is None or left_at > incoming.at):
             # said of the name before something else came to it: the two are one since then
-            if time < arrival.floor or (left_at is None and floor(state, ref) > arrival.at):
+            if time < incoming.floor or (left_at is None and floor(state, ref) > incoming.at):
                 return None
             raise NeedsRebuild(f"{ref.id} was renamed to after what was said of it")
-        if time > at and any(one.mixed for one in node.arrivals if one.at == time):
+        if time > at and any(one.mixed for one in node.incoming_renames if one.at == time):
             raise NeedsRebuild(f"{ref.id} existed before it was renamed to")
         if left_at is None:
             break

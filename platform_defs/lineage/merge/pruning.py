@@ -1,4 +1,4 @@
-"""What may be forgotten of old drops, renames and cuts: then an event that is older still would count again."""
+"""Forgets old drops, renames and cut edges; an event that is even older and arrives afterwards would count again."""
 
 from collections.abc import Iterable
 
@@ -46,7 +46,7 @@ def _forget(node: NodeState, before: Stamp, *, existing: bool) -> None:
     node.renames = {stamp: new for stamp, new in node.renames.items() if stamp >= before}
     if existing:
         return
-    node.arrivals = [arrival for arrival in node.arrivals if arrival.at >= before]
+    node.incoming_renames = [incoming for incoming in node.incoming_renames if incoming.at >= before]
     node.link_sets = {type: stamp for type, stamp in node.link_sets.items() if stamp >= before}
     node.column_link_sets = {type: stamp for type, stamp in node.column_link_sets.items() if stamp >= before}
     if node.floor < before:

@@ -1,4 +1,4 @@
-"""A rename: all that is remembered of a name, and of what is below it, moves to the new name."""
+"""Applies a rename: all remembered facts of the old name, and of the assets below it, move to the new name."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.names import exists, exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.state import (
     NEVER,
-    Arrival,
     EdgeState,
+    IncomingRename,
     NeedsRebuild,
     NodeState,
     Stamp,
@@ -31,8 +31,8 @@ def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
         raise NeedsRebuild(f"{ref.id} or {new.id} was renamed later")
     _refuse_newer(state, ref, at)
     _refuse_newer(state, new, at)
-    arrival = Arrival(at, floor(state, new), _is_alive(state, new), ref.parent != new.parent)
-    _move(state, ref, new, arrival)
+    incoming = IncomingRename(at, floor(state, new), _is_alive(state, new), ref.parent != new.parent)
+    _move(state, ref, new, incoming)
     if ref.kind == "column":
         assert ref.parent is not None
         table_node = state.node(ref.parent)
@@ -92,14 +92,14 @@ def lives(state: State, key: EdgeKey) -> bool:
     )
 
 
-def _move(state: State, ref: Ref, new: Ref, arrival: Arrival) -> None:
+def _move(state: State, ref: Ref, new: Ref, incoming: IncomingRename) -> None:
     old_family, new_family = [ref, *state.below(ref)], [new, *state.below(new)]
-    moving = {one: living(state, one, flat=arrival.mixed) for one in old_family}
+    moving = {one: living(state, one, flat=incoming.mixed) for one in old_family}
     staying = {one: living(state, one, flat=True) for one in new_family}
     old_root, new_root = state.node(ref), state.node(new)
     targets = {one.id: Ref(one.kind, (*new.name, *one.name[len(ref.name) :])) for one in old_family}
     edges = _take_edges(state, {one.id for one in (*old_family, *new_family)})
-    moving[ref].floor = NEVER if arrival.mixed else floor(state, ref)
+    moving[ref].floor = NEVER if incoming.mixed else floor(state, ref)
 
     for one in (*old_family, *new_family):
         state.put_node(one.id, None)
@@ -110,13 +110,13 @@ def _move(state: State, ref: Ref, new: Ref, arrival: Arrival) -> None:
             stamp: Ref(to.kind, (*new.name, *to.name[len(ref.name) :])) for stamp, to in node.renames.items()
         }
         state.put_node(target.id, node)
-    if arrival.mixed:
+    if incoming.mixed:
         for one, node in staying.items():
             state.put_node(one.id, joined(state.nodes.get(one.id), node))
     arrived = state.node(new)
-    arrived.renames, arrived.arrivals = new_root.renames, [*new_root.arrivals, arrival]
-    left = {**old_root.renames, arrival.at: new}
-    state.put_node(ref.id, NodeState(ref, floor=arrival.at, renames=left, arrivals=old_root.arrivals))
+    arrived.renames, arrived.incoming_renames = new_root.renames, [*new_root.incoming_renames, incoming]
+    left = {**old_root.renames, incoming.at: new}
+    state.put_node(ref.id, NodeState(ref, floor=incoming.at, renames=left, incoming_renames=old_root.incoming_renames))
     # those that stay come first: of equal stamps, which only links of one LinkSet have, the one that moves gives way
     for key, edge in sorted(edges.items(), key=lambda item: bool(targets.keys() & {item[0].from_id, item[0].to_id})):
         begin, end = targets.get(key.from_id), targets.get(key.to_id)
@@ -147,7 +147,7 @@ def living(state: State, ref: Ref, *, flat: bool) -> NodeState:
             link_sets={},
             column_link_sets={},
             renames={},
-            arrivals=[],
+            incoming_renames=[],
         )
     return alive
 

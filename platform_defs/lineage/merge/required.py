@@ -1,4 +1,4 @@
-"""What must be loaded before facts can be merged: asked again after each load, until nothing is missing."""
+"""Finds the nodes and edges that must be loaded before facts can be merged; repeated until none is missing."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ HAS_COLUMN = "HAS_COLUMN"
 
 
 @dataclass(slots=True)
-class Needs:
+class Required:
     """ids: nodes; around: nodes of which all edges matter; links and typed: single edges, and those of a type."""
 
     ids: set[str] = field(default_factory=set)
@@ -37,7 +37,7 @@ class Needs:
         return bool(self.ids or self.around or self.links or self.typed)
 
 
-def needs(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Needs:
+def find_required(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Required:
     asked = _Asked(state)
     touched: set[Ref] = set()
     sets: dict[Ref, list[ColumnSet]] = defaultdict(list)
@@ -71,7 +71,7 @@ def needs(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Needs:
     for table, given in sets.items():
         asked.columns(table, given, touched=table in touched)
     asked.ends()
-    return asked.needs
+    return asked.required
 
 
 class _Asked:
@@ -79,7 +79,7 @@ class _Asked:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.needs = Needs()
+        self.required = Required()
         # a group names the same few assets hundreds of times: what was asked for them, and for all above them, is kept
         self._loaded: set[str] = set()
         self._revivable: set[str] = set()
@@ -120,7 +120,7 @@ class _Asked:
 
     def types(self, ref: Ref, types: Iterable[str]) -> None:
         if ref.id in self._state.stored_nodes and ref.id not in self._state.surrounded:
-            self.needs.typed.update({(ref.id, type) for type in types} - self._state.asked_types)
+            self.required.typed.update({(ref.id, type) for type in types} - self._state.asked_types)
 
     def column_types(self, table: Ref, types: Iterable[str]) -> None:
         self.types(table, [HAS_COLUMN])
@@ -155,7 +155,7 @@ class _Asked:
         for key in (*self._state.edges, *self._state.derived):
             for end in (key.from_id, key.to_id):
                 if end != tenant and end not in nodes:
-                    self.needs.ids.add(end)
+                    self.required.ids.add(end)
         for node in self._state.nodes.values():
             if node is not None and node.ref is not None and node.ref.parent is not None:
                 self._load(node.ref.parent)
@@ -186,7 +186,7 @@ class _Asked:
                 return
             self._loaded.add(one.id)
             if one.id not in self._state.nodes:
-                self.needs.ids.add(one.id)
+                self.required.ids.add(one.id)
 
     def _revive(self, ref: Ref) -> None:
         """What is gone may come to life, and then so do its edges."""
@@ -200,11 +200,11 @@ class _Asked:
     def _link(self, key: EdgeKey) -> None:
         known = key.from_id in self._state.surrounded or key.to_id in self._state.surrounded
         if not known and key not in self._state.asked_links:
-            self.needs.links.add(key)
+            self.required.links.add(key)
 
     def _surround(self, id: str) -> None:
         if id in self._state.stored_nodes and id not in self._state.surrounded:
-            self.needs.around.add(id)
+            self.required.around.add(id)
 
     def _is_tombstone(self, ref: Ref) -> bool:
         stored = self._state.stored_nodes.get(ref.id)

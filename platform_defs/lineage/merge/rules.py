@@ -1,4 +1,4 @@
-"""One fact after the other into the state; the rules of the package's docstring."""
+"""Applies facts to the state one after the other, by the rules in the docstring of this package."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -127,8 +127,8 @@ def _drop(state: State, ref: Ref | None, at: Stamp) -> None:
         found = state.node(child)
         if any(stamp > at and ref not in path(new) for stamp, new in found.renames.items()):
             raise NeedsRebuild(f"{child.id} was renamed away after {ref.id} was dropped")
-        later = [arrival for arrival in found.arrivals if arrival.at > at]
-        if any(arrival.moved or arrival.mixed for arrival in later):
+        later = [incoming for incoming in found.incoming_renames if incoming.at > at]
+        if any(incoming.moved or incoming.mixed for incoming in later):
             raise NeedsRebuild(f"{child.id} was renamed to after {ref.id} was dropped")
         if later:
             found.floor = max(found.floor, at)

@@ -1,4 +1,4 @@
-"""What the graph remembers of all facts so far, as far as a group of events touches it."""
+"""The remembered facts of those nodes and edges that a group of events touches, in memory."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -67,7 +67,7 @@ class ColumnsState:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class IncomingRename:
     """At this time something was renamed to this name.
 
     What was said before of the name itself was dead up to `floor`. mixed: it also had living facts of its own.
@@ -97,7 +97,7 @@ class NodeState:
     link_sets: dict[str, Stamp] = field(default_factory=dict)
     column_link_sets: dict[str, Stamp] = field(default_factory=dict)
     renames: dict[Stamp, Ref] = field(default_factory=dict)
-    arrivals: list[Arrival] = field(default_factory=list)
+    incoming_renames: list[IncomingRename] = field(default_factory=list)
     column_renamed_at: Stamp = NEVER
     count: int | None = None
     # what others than the merge wrote on the node, such as an embedding
@@ -106,7 +106,7 @@ class NodeState:
 
     @property
     def arrived_at(self) -> Stamp:
-        return self.arrivals[-1].at if self.arrivals else NEVER
+        return self.incoming_renames[-1].at if self.incoming_renames else NEVER
 
 
 @dataclass(slots=True)

@@ -1,1 +1,1 @@
-"""Group commit of events into the raw table and the graph."""
+"""The sink: groups of prepared events are committed to the raw table and to the graph."""

@@ -1,8 +1,8 @@
-"""Groups of stamped events into a tenant's graph: load what they touch, merge, write what differs.
+"""Applies a group of events to a tenant's graph: load the parts that their facts touch, merge, write the differences.
 
-A group costs a few reads and one write whatever its size: nodes by id, the edges that its facts name, and more only
-where a drop, a rename or a new set of columns asks for what is below. What a group leaves as it was is not written;
-of what is only said again, one hidden property changes.
+A group costs a few reads and one write, whatever its size. It reads nodes by id and the edges that its facts name; only
+a drop, a rename or a new set of columns also needs the assets below. Nodes and edges that do not change are not
+written, and a repeated fact updates only the hidden `_facts` property.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ PRUNED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Stamped:
-    """The facts of one event under its version."""
+class EventFacts:
+    """The facts of one event, with the event's version."""
 
     version: Version
     facts: tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """needs_rebuild: the order of these events cannot be restored from what the graph remembers; nothing was written.
+class ApplyResult:
+    """needs_rebuild: the graph does not remember enough to merge these events in their order; nothing was written.
 
     writes: how many nodes and edges were written or deleted.
     """
@@ -46,31 +46,32 @@ class Outcome:
 
 
 def apply_events(
-    store: GraphStore, tenant: Tenant, events: Sequence[Stamped], counts: Mapping[str, int] | None = None
-) -> Outcome:
-    """Applies the events in one transaction; counts are absolute execution counts by the id of the SQL node."""
-    all_facts = stamped_facts(events)
+    store: GraphStore, tenant: Tenant, events: Sequence[EventFacts], counts: Mapping[str, int] | None = None
+) -> ApplyResult:
+    """Applies the events in one transaction; `counts` are total execution counts by the id of the SQL node."""
+    all_facts = stamp_facts(events)
     once = without_repeats(all_facts)
     counts = counts or {}
 
     def work(transaction: GraphTransaction) -> int:
         facts, state = once, load(transaction, once, counts)
+        # after a rename the same name may mean different assets at different times, so repeated facts may differ
         if len(once) < len(all_facts) and has_renames(state):
             facts, state = all_facts, load(transaction, all_facts, counts)
         take(state, facts)
-        count(state, counts)
+        set_execution_counts(state, counts)
         steps = [*_tenant_step(state, tenant), *operations(state)]
         transaction.apply(steps)
-        return sum(map(_size, steps))
+        return sum(map(_changes_in, steps))
 
     try:
-        return Outcome(False, store.update(work))
+        return ApplyResult(False, store.update(work))
     except NeedsRebuild:
-        return Outcome(True, 0)
+        return ApplyResult(True, 0)
 
 
-def prune(store: GraphStore, older_than: datetime) -> int:
-    """Forgets drops, renames and cut edges from before that time; returns how many nodes and edges are gone for it."""
+def prune_graph(store: GraphStore, older_than: datetime) -> int:
+    """Forgets drops, renames and cut edges from before that time; returns how many nodes and edges were deleted."""
     before = Stamp(version_of(older_than, ""))
     found: dict[str, None] = {}
     for item in store.stream():
@@ -85,11 +86,11 @@ def _prune_some(transaction: GraphTransaction, *, ids: Sequence[str], before: St
     forget(state, ids, before)
     steps = operations(state)
     transaction.apply(steps)
-    return sum(_size(step) for step in steps if isinstance(step, DeleteNodes | DeleteEdges))
+    return sum(_changes_in(step) for step in steps if isinstance(step, DeleteNodes | DeleteEdges))
 
 
-def stamped_facts(events: Sequence[Stamped]) -> list[tuple[Stamp, Fact]]:
-    """In the order of their versions, each event once."""
+def stamp_facts(events: Sequence[EventFacts]) -> list[tuple[Stamp, Fact]]:
+    """All facts with their stamps, in the order of the events' versions; an event that occurs twice is taken once."""
     by_version = {event.version: event for event in events}
     return [
         (stamp_of(version, place), fact)
@@ -98,8 +99,8 @@ def stamped_facts(events: Sequence[Stamped]) -> list[tuple[Stamp, Fact]]:
     ]
 
 
-def count(state: State, counts: Mapping[str, int]) -> None:
-    """A count only grows, so that the answer of an older transaction changes nothing."""
+def set_execution_counts(state: State, counts: Mapping[str, int]) -> None:
+    """Raises counts and never lowers them: transactions may reach the graph in another order than the database."""
     for id, number in counts.items():
         node = state.nodes[id]
         if node is None:
@@ -115,7 +116,7 @@ def _tenant_step(state: State, tenant: Tenant) -> list[Operation]:
     return [UpsertNodes([Node(state.tenant, {"Tenant"}, props)])]
 
 
-def _size(step: Operation) -> int:
+def _changes_in(step: Operation) -> int:
     match step:
         case UpsertNodes(nodes):
             return len(nodes)

@@ -1,6 +1,6 @@
-"""One group of events into both stores: in one transaction where the graph is embedded, in parallel on Neo4j.
+"""Writes one group of events to both stores: in one transaction if the graph is embedded, in parallel with Neo4j.
 
-Each store's write is idempotent alone, so whatever a crash leaves of a group, sending it again completes it.
+The write to each store is idempotent. If a crash leaves only a part of a group, sending the group again completes it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,217 +19,235 @@ from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphConflict, InvalidGraphValue
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.sink import raw_events
-from platform_defs.lineage.sink.apply import Stamped, apply_events
-from platform_defs.lineage.sink.metrics import Measures, timed
-from platform_defs.lineage.sink.raw_events import Key
-from platform_defs.lineage.sink.run_counts import Counts, Run, count_runs
+from platform_defs.lineage.sink.apply import EventFacts, apply_events
+from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
+from platform_defs.lineage.sink.raw_events import EventKey
+from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.store.engine import is_transient, transact
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.metadata import now
 
-# a request has four seconds: one repetition after a deadlock, then the client is told
+# A request has four seconds: a transaction is repeated once after a deadlock, then the client is asked to send again.
 ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """An event that was read, given to a tenant and understood: what the stores need of it."""
+class PreparedEvent:
+    """An event that is ready to be written: its tenant is known and its facts are extracted.
+
+    row: the row of `lineage_events`. run: the execution to count, if the event ran an SQL. size: bytes of its JSON.
+    """
 
     tenant: Tenant
-    key: Key
+    key: EventKey
     row: dict[str, Any]
-    stamped: Stamped
-    run: Run | None
+    event_facts: EventFacts
+    run: SqlRun | None
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """`rebuild`: tenants whose graph cannot take these events in place; that is recorded with the raw rows."""
+class CommitResult:
+    """rebuild: tenants whose graph must be rebuilt to take these events; the request for it is stored already."""
 
     rebuild: frozenset[int] = frozenset()
 
 
 class Committer(Protocol):
-    """Called from one thread at a time."""
+    """Writes groups to both stores. It is called from one thread at a time."""
 
-    def commit(self, items: Sequence[Item]) -> Committed:
-        """Returns when both stores hold all of the items."""
+    def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
+        """Returns when both stores hold all of the events."""
 
     def flush(self) -> None:
-        """Writes what was postponed for the sake of the next group."""
+        """Writes the marks that were postponed in order to be written together with the next group."""
 
-    def withdraw(self, item: Item) -> None:
-        """Takes back what a refused event left in the raw table."""
+    def withdraw(self, event: PreparedEvent) -> None:
+        """Deletes the raw row of an event that the graph has refused."""
 
     def close(self) -> None: ...
 
 
-def is_of_an_event(error: BaseException) -> bool:
-    """Whether a store refuses an event for what it is, so that it would do so again."""
+def is_caused_by_event(error: BaseException) -> bool:
+    """Whether a store refuses an event because of its content, so that it would refuse the event again."""
     return isinstance(error, InvalidGraphValue | GraphConflict | DataError | IntegrityError | PacketTooLarge)
 
 
-def is_unavailable(error: BaseException) -> bool:
-    """Whether it is the store that fails, not an event: then nothing is wrong with the group, and it may come again."""
+def is_store_unavailable(error: BaseException) -> bool:
+    """Whether the store failed and not an event: the group is in order and may be sent again."""
     if isinstance(error, StoreUnavailable | PoolTimeout):
         return True
     if isinstance(error, GraphError):
-        # a full disk, a missing right, a database that is gone: Neo4j has no end of errors of its own
-        return not is_of_an_event(error)
+        # Neo4j has too many errors of its own to list here: a full disk, a missing right, a database that is gone.
+        return not is_caused_by_event(error)
     if isinstance(error, DBAPIError):
-        of_an_event = DataError | IntegrityError | ProgrammingError
-        return is_transient(error) or (isinstance(error, DatabaseError) and not isinstance(error, of_an_event))
+        caused_by_event = DataError | IntegrityError | ProgrammingError
+        return is_transient(error) or (isinstance(error, DatabaseError) and not isinstance(error, caused_by_event))
     return False
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """What of a group still has to be written."""
+class PendingWrites:
+    """The events of a group that still have to be written.
 
-    fresh: list[Item]
-    waiting: list[Item]  # stored before, but the graph lacks them
+    waiting: events that were stored before but that the graph lacks. rewrites: when a rebuild last wrote the graph of
+    each tenant, as it was before this group is written to the graph.
+    """
+
+    fresh: list[PreparedEvent]
+    waiting: list[PreparedEvent]
     counts: Counts
-    rewritten_at: Mapping[int, datetime] = field(default_factory=dict)
+    rewrites: Mapping[int, datetime] = field(default_factory=dict)
 
     @property
-    def items(self) -> list[Item]:
+    def events(self) -> list[PreparedEvent]:
         return self.fresh + self.waiting
 
-    def by_tenant(self) -> Iterator[tuple[Tenant, list[Stamped]]]:
-        groups: dict[int, tuple[Tenant, list[Stamped]]] = {}
-        for item in self.items:
-            groups.setdefault(item.tenant.id, (item.tenant, []))[1].append(item.stamped)
+    def by_tenant(self) -> Iterator[tuple[Tenant, list[EventFacts]]]:
+        groups: dict[int, tuple[Tenant, list[EventFacts]]] = {}
+        for event in self.events:
+            groups.setdefault(event.tenant.id, (event.tenant, []))[1].append(event.event_facts)
         for tenant_id in sorted(groups):
             yield groups[tenant_id]
 
 
-def _due(connection: Connection, items: Sequence[Item]) -> Due:
-    unique = {item.key: item for item in items}
-    known = raw_events.known(connection, list(unique))
-    fresh = [item for key, item in unique.items() if key not in known]
-    waiting = [item for key, item in unique.items() if known.get(key) is False]
-    counts = count_runs(connection, [item.run for item in fresh + waiting if item.run])
-    return Due(fresh, waiting, counts)
+def _find_pending(connection: Connection, events: Sequence[PreparedEvent]) -> PendingWrites:
+    unique = {event.key: event for event in events}
+    stored = raw_events.find_stored(connection, list(unique))
+    fresh = [event for key, event in unique.items() if key not in stored]
+    waiting = [event for key, event in unique.items() if stored.get(key) is False]
+    counts = count_runs(connection, [event.run for event in fresh + waiting if event.run])
+    return PendingWrites(fresh, waiting, counts)
 
 
-def _apply(graph: Graph, due: Due) -> frozenset[int]:
-    """The tenants that need a rebuild instead."""
+def _apply_to_graph(graph: Graph, pending: PendingWrites) -> frozenset[int]:
+    """Applies the events and returns the tenants whose graph must be rebuilt instead."""
     return frozenset(
         tenant.id
-        for tenant, events in due.by_tenant()
-        if apply_events(graph.for_tenant(tenant.id), tenant, events, due.counts.get(tenant.id, {})).needs_rebuild
+        for tenant, events in pending.by_tenant()
+        if apply_events(graph.for_tenant(tenant.id), tenant, events, pending.counts.get(tenant.id, {})).needs_rebuild
     )
 
 
 class EmbeddedCommitter:
-    """Raw rows, graph and mark in one transaction."""
+    """Writes raw rows, graph and marks in one transaction, for a graph that lives in the same database."""
 
-    def __init__(self, engine: Engine, measures: Measures) -> None:
+    def __init__(self, engine: Engine, metrics: SinkMetrics) -> None:
         self._engine = engine
-        self._measures = measures
+        self._metrics = metrics
 
-    def commit(self, items: Sequence[Item]) -> Committed:
-        with timed(self._measures, "raw", len(items)), timed(self._measures, "graph", len(items)):
-            return transact(self._engine, lambda connection: self._work(connection, items), attempts=ATTEMPTS)
+    def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
+        with measure_write(self._metrics, "raw", len(events)), measure_write(self._metrics, "graph", len(events)):
+            return transact(self._engine, lambda connection: self._write(connection, events), attempts=ATTEMPTS)
 
-    def _work(self, connection: Connection, items: Sequence[Item]) -> Committed:
-        due = _due(connection, items)
-        if not due.items:
-            return Committed()
-        rebuild = _apply(EmbeddedGraph.in_transaction(connection), due)
-        applied, lacking = _split(due.fresh, rebuild)
-        raw_events.insert(connection, [item.row for item in applied], applied_at=now())
-        raw_events.insert(connection, [item.row for item in lacking])
-        raw_events.mark_applied(connection, [item.key for item in _split(due.waiting, rebuild)[0]])
+    def _write(self, connection: Connection, events: Sequence[PreparedEvent]) -> CommitResult:
+        pending = _find_pending(connection, events)
+        if not pending.events:
+            return CommitResult()
+        rebuild = _apply_to_graph(EmbeddedGraph.in_transaction(connection), pending)
+        applied, unapplied = _split_by_rebuild(pending.fresh, rebuild)
+        raw_events.insert_rows(connection, [event.row for event in applied], applied_at=now())
+        raw_events.insert_rows(connection, [event.row for event in unapplied])
+        raw_events.mark_applied(connection, [event.key for event in _split_by_rebuild(pending.waiting, rebuild)[0]])
         if rebuild:
-            rebuild_requests.request(connection, rebuild)
-        return Committed(rebuild)
+            rebuild_requests.request_rebuild(connection, rebuild)
+        return CommitResult(rebuild)
 
     def flush(self) -> None:
-        """Nothing is postponed."""
+        """Does nothing: no mark is ever postponed."""
 
-    def withdraw(self, item: Item) -> None:
-        """Nothing to take back: the transaction was."""
+    def withdraw(self, event: PreparedEvent) -> None:
+        """Does nothing: the transaction that the event made fail has left no row."""
 
     def close(self) -> None:
-        """Nothing to close: the engine is the caller's."""
+        """Does nothing: the engine belongs to the caller."""
 
 
 @dataclass
 class ParallelCommitter:
-    """Raw rows and graph at the same time, on a connection pool and a thread each.
+    """Writes raw rows and graph at the same time, with a thread and a connection pool for each.
 
-    What of a group is new, and how often its SQLs ran, is known to the database alone: the graph's thread starts when
-    that has been read, while the rows are being written. The mark that the graph has a row is written with the next
-    group: a crash before it only means that the row is applied once more. So it is left out where a rebuild wrote the
-    tenant's graph meanwhile, which may have undone what it did not yet find among the rows; the recovery comes to it.
+    Only the database knows which events of a group are new and how often their SQLs ran. So the graph's thread starts
+    when that has been read, while the raw rows are being written. The mark that the graph has an event is written
+    together with the next group; a crash before that only means that the recovery applies the event once more.
+
+    No mark is written if a rebuild has written the tenant's graph in the meantime: the rebuild may not have seen the
+    event's row yet and may have undone its changes. The recovery then applies the event again.
     """
 
     engine: Engine
     graph: Graph
-    measures: Measures
+    metrics: SinkMetrics
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="lineage-graph"))
-    _unmarked: list[Key] = field(default_factory=list)
-    # as it was before the graph was written
-    _rewritten_at: Mapping[int, datetime] = field(default_factory=dict)
+    _unmarked: list[EventKey] = field(default_factory=list)
+    # the last rewrites of the tenants' graphs, as they were before the events in _unmarked were written to the graph
+    _rewrites: Mapping[int, datetime] = field(default_factory=dict)
 
-    def commit(self, items: Sequence[Item]) -> Committed:
-        handover: Future[Due] = Future()
-        graph = self._pool.submit(self._write_graph, handover)
+    def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
+        handover: Future[PendingWrites] = Future()
+        graph_write = self._pool.submit(self._write_graph, handover)
         try:
-            with timed(self.measures, "raw", len(items)):
-                transact(self.engine, lambda connection: self._store(connection, items, handover), attempts=ATTEMPTS)
+            with measure_write(self.metrics, "raw", len(events)):
+                transact(self.engine, lambda connection: self._store(connection, events, handover), attempts=ATTEMPTS)
         except BaseException as error:
             if not handover.done():
                 handover.set_exception(error)
-            graph.exception()  # two groups must not write at once
+            graph_write.exception()  # waits for the graph's thread: two groups must not write at once
             raise
         self._unmarked = []
-        due = handover.result()
-        rebuild = graph.result()
+        pending = handover.result()
+        rebuild = graph_write.result()
         if rebuild:
-            transact(self.engine, lambda connection: rebuild_requests.request(connection, rebuild), attempts=ATTEMPTS)
-        self._unmarked = [item.key for item in _split(due.items, rebuild)[0]]
-        self._rewritten_at = due.rewritten_at
-        return Committed(rebuild)
+            transact(
+                self.engine,
+                lambda connection: rebuild_requests.request_rebuild(connection, rebuild),
+                attempts=ATTEMPTS,
+            )
+        self._unmarked = [event.key for event in _split_by_rebuild(pending.events, rebuild)[0]]
+        self._rewrites = pending.rewrites
+        return CommitResult(rebuild)
 
     def flush(self) -> None:
         if self._unmarked:
-            transact(self.engine, lambda connection: self._mark(connection, []), attempts=ATTEMPTS)
+            transact(self.engine, lambda connection: self._mark_applied(connection, []), attempts=ATTEMPTS)
             self._unmarked = []
 
-    def withdraw(self, item: Item) -> None:
-        transact(self.engine, lambda connection: raw_events.remove_unapplied(connection, [item.key]), attempts=ATTEMPTS)
+    def withdraw(self, event: PreparedEvent) -> None:
+        transact(
+            self.engine, lambda connection: raw_events.remove_unapplied(connection, [event.key]), attempts=ATTEMPTS
+        )
 
     def close(self) -> None:
         self._pool.shutdown(wait=False)
 
-    def _store(self, connection: Connection, items: Sequence[Item], handover: Future[Due]) -> None:
-        rewritten_at = self._mark(connection, items)
-        due = replace(_due(connection, items), rewritten_at=rewritten_at)
-        if not handover.done():  # a repetition after a deadlock finds the graph's thread at work already
-            handover.set_result(due)
-        raw_events.insert(connection, [item.row for item in due.fresh])
+    def _store(self, connection: Connection, events: Sequence[PreparedEvent], handover: Future[PendingWrites]) -> None:
+        rewrites = self._mark_applied(connection, events)
+        pending = replace(_find_pending(connection, events), rewrites=rewrites)
+        # when the transaction is repeated after a deadlock, the graph's thread already works on the first reading
+        if not handover.done():
+            handover.set_result(pending)
+        raw_events.insert_rows(connection, [event.row for event in pending.fresh])
 
-    def _mark(self, connection: Connection, items: Sequence[Item]) -> Mapping[int, datetime]:
-        """Marks what the graph has; returns when the graphs of all tenants in question were last rewritten."""
-        tenants = {key.tenant_id for key in self._unmarked} | {item.tenant.id for item in items}
-        now_at, then = rebuild_requests.rewritten_at(connection, tenants), self._rewritten_at
-        kept = [key for key in self._unmarked if now_at.get(key.tenant_id) == then.get(key.tenant_id)]
-        raw_events.mark_applied(connection, kept)
-        return now_at
+    def _mark_applied(self, connection: Connection, events: Sequence[PreparedEvent]) -> Mapping[int, datetime]:
+        """Marks the events of the previous group; returns the last rewrites of all graphs that either group touches."""
+        tenants = {key.tenant_id for key in self._unmarked} | {event.tenant.id for event in events}
+        rewrites, before = rebuild_requests.last_rewrites(connection, tenants), self._rewrites
+        not_rewritten = [key for key in self._unmarked if rewrites.get(key.tenant_id) == before.get(key.tenant_id)]
+        raw_events.mark_applied(connection, not_rewritten)
+        return rewrites
 
-    def _write_graph(self, handover: Future[Due]) -> frozenset[int]:
-        due = handover.result()
-        with timed(self.measures, "graph", len(due.items)):
-            return _apply(self.graph, due)
+    def _write_graph(self, handover: Future[PendingWrites]) -> frozenset[int]:
+        pending = handover.result()
+        with measure_write(self.metrics, "graph", len(pending.events)):
+            return _apply_to_graph(self.graph, pending)
 
 
-def _split(items: Sequence[Item], rebuild: frozenset[int]) -> tuple[list[Item], list[Item]]:
-    """Those that the graph has now, and those that a rebuild will bring."""
+def _split_by_rebuild(
+    events: Sequence[PreparedEvent], rebuild: frozenset[int]
+) -> tuple[list[PreparedEvent], list[PreparedEvent]]:
+    """The events that the graph has now, and those that only a rebuild will bring into it."""
     return (
-        [item for item in items if item.tenant.id not in rebuild],
-        [item for item in items if item.tenant.id in rebuild],
+        [event for event in events if event.tenant.id not in rebuild],
+        [event for event in events if event.tenant.id in rebuild],
     )

@@ -1,4 +1,4 @@
-"""What the sink counts: throughput and failures per tenant, both stores' success, groups, queue and pools."""
+"""The sink's own metrics: events by tenant and outcome, writes by store, groups, queue, threads and connections."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-class Measures:
-    """Labels are known tenants, stores and outcomes only: what a client sends must not create time series."""
+class SinkMetrics:
+    """Labels hold known tenants, stores and outcomes only: text that a client sends must not create time series."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.events = Counter(
@@ -75,15 +75,16 @@ class Measures:
 
 
 @contextmanager
-def timed(measures: Measures, store: str, events: int) -> Iterator[None]:
+def measure_write(metrics: SinkMetrics, store: str, events: int) -> Iterator[None]:
+    """Counts a write of so many events to a store, with its duration and whether it succeeded."""
     started = time.perf_counter()
     outcome = "failed"
-    busy = measures.threads_busy.labels(store)
+    busy = metrics.threads_busy.labels(store)
     busy.inc()
     try:
         yield
         outcome = "ok"
     finally:
         busy.dec()
-        measures.writes.labels(store, outcome).inc(events)
-        measures.write_seconds.labels(store).observe(time.perf_counter() - started)
+        metrics.writes.labels(store, outcome).inc(events)
+        metrics.write_seconds.labels(store).observe(time.perf_counter() - started)

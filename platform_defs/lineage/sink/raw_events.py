@@ -1,4 +1,7 @@
-"""The raw events: one row per event, stored once whatever the client repeats, with a mark that the graph has it."""
+"""The raw events in `lineage_events`: each event once, however often a client sends it.
+
+The column `graph_applied_at` is the mark that the graph contains the event; NULL means that the graph still lacks it.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from platform_defs.access.tenants import Tenant
 from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.events import Event, parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
-from platform_defs.lineage.sink.apply import Stamped
+from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.version import version_of
 from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows
@@ -25,7 +28,7 @@ PAGE = 500
 KEYS_PER_STATEMENT = 500
 
 _events = lineage_events.c
-_NEEDED = (
+_COLUMNS = (
     _events.id,
     _events.tenant_id,
     _events.tenant_code,
@@ -40,29 +43,29 @@ _NEEDED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """What makes an event one event."""
+class EventKey:
+    """Identifies an event: two deliveries of the same event to the same tenant have the same key."""
 
     tenant_id: int
     fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A row as it is read back, with what the graph needs of it."""
+class StoredEvent:
+    """A stored row, with its event parsed again and the facts of that event."""
 
     id: int
     tenant: Tenant
     fingerprint: str
     event: Event
     source_type: SourceType
-    stamped: Stamped
+    event_facts: EventFacts
     sql_id: str | None
     created_at: datetime
     applied: bool
 
 
-def row_of(tenant: Tenant, event: Event, fingerprint: str, source_type: SourceType) -> dict[str, Any]:
+def event_row(tenant: Tenant, event: Event, fingerprint: str, source_type: SourceType) -> dict[str, Any]:
     return {
         "tenant_id": tenant.id,
         "tenant_code": tenant.code,
@@ -80,27 +83,28 @@ def row_of(tenant: Tenant, event: Event, fingerprint: str, source_type: SourceTy
     }
 
 
-def known(connection: Connection, keys: Sequence[Key]) -> dict[Key, bool]:
-    """Those of the keys that are stored, and whether the graph has them."""
-    found: dict[Key, bool] = {}
+def find_stored(connection: Connection, keys: Sequence[EventKey]) -> dict[EventKey, bool]:
+    """The given keys that are stored already, each with whether the graph has its event."""
+    found: dict[EventKey, bool] = {}
     for tenant_id, fingerprints in _by_tenant(keys):
         for some in chunks(fingerprints, KEYS_PER_STATEMENT):
             query = select(_events.fingerprint, _events.graph_applied_at).where(
                 _events.tenant_id == tenant_id, _events.fingerprint.in_(some)
             )
             found |= {
-                Key(tenant_id, row.fingerprint): row.graph_applied_at is not None for row in connection.execute(query)
+                EventKey(tenant_id, row.fingerprint): row.graph_applied_at is not None
+                for row in connection.execute(query)
             }
     return found
 
 
-def insert(connection: Connection, rows: Sequence[dict[str, Any]], *, applied_at: datetime | None = None) -> None:
-    """New rows; one that another process stored in the meantime stays as it is."""
+def insert_rows(connection: Connection, rows: Sequence[dict[str, Any]], *, applied_at: datetime | None = None) -> None:
+    """Inserts new rows. A row that another process has inserted in the meantime is left unchanged."""
     marked = [row | {"graph_applied_at": applied_at} for row in rows]
     upsert(connection, lineage_events, marked, key=("tenant_id", "fingerprint"), update="nothing")
 
 
-def mark_applied(connection: Connection, keys: Sequence[Key], at: datetime | None = None) -> None:
+def mark_applied(connection: Connection, keys: Sequence[EventKey], at: datetime | None = None) -> None:
     for tenant_id, fingerprints in _by_tenant(keys):
         for some in chunks(fingerprints, KEYS_PER_STATEMENT):
             connection.execute(
@@ -114,8 +118,8 @@ def mark_applied(connection: Connection, keys: Sequence[Key], at: datetime | Non
             )
 
 
-def remove_unapplied(connection: Connection, keys: Sequence[Key]) -> None:
-    """Takes back rows whose graph write was refused for what they are: a refused event is stored nowhere."""
+def remove_unapplied(connection: Connection, keys: Sequence[EventKey]) -> None:
+    """Deletes rows of events that the graph refused because of their content: a refused event is stored nowhere."""
     for tenant_id, fingerprints in _by_tenant(keys):
         for some in chunks(fingerprints, KEYS_PER_STATEMENT):
             connection.execute(
@@ -125,18 +129,18 @@ def remove_unapplied(connection: Connection, keys: Sequence[Key]) -> None:
             )
 
 
-def unapplied(engine: Engine, *, before: datetime, after_id: int = 0, limit: int = PAGE) -> list[Stored]:
-    """Rows that the graph lacks and that no request is working on any more, oldest first."""
+def read_unapplied(engine: Engine, *, before: datetime, after_id: int = 0, limit: int = PAGE) -> list[StoredEvent]:
+    """Events stored before that time which the graph lacks, oldest first."""
     query: Select[Any] = (
-        select(*_NEEDED)
+        select(*_COLUMNS)
         .where(_events.graph_applied_at.is_(None), _events.created_at < before, _events.id > after_id)
         .order_by(_events.id)
         .limit(limit)
     )
-    return [stored(row) for row in read(engine, lambda connection: connection.execute(query).all())]
+    return [read_row(row) for row in read(engine, lambda connection: connection.execute(query).all())]
 
 
-def lacking(engine: Engine, *, before: datetime, attempts: int = 5) -> int:
+def count_unapplied(engine: Engine, *, before: datetime, attempts: int = 5) -> int:
     query = (
         select(func.count())
         .select_from(lineage_events)
@@ -145,8 +149,8 @@ def lacking(engine: Engine, *, before: datetime, attempts: int = 5) -> int:
     return int(read(engine, lambda connection: connection.execute(query).scalar_one(), attempts=attempts))
 
 
-def count(engine: Engine, tenant_id: int, *, at_most: int) -> int:
-    """How many events a tenant has, counted no further than asked."""
+def count_events(engine: Engine, tenant_id: int, *, at_most: int) -> int:
+    """How many events the tenant has; counting stops at `at_most`, so that a large tenant costs no more."""
     some = select(_events.id).where(_events.tenant_id == tenant_id).limit(at_most).subquery()
     query = select(func.count()).select_from(some)
     return int(read(engine, lambda connection: connection.execute(query).scalar_one()))
@@ -158,14 +162,14 @@ def oldest_time(engine: Engine, tenant_id: int) -> datetime | None:
     return found
 
 
-def in_version_order(engine: Engine, tenant_id: int) -> Iterator[Stored]:
-    """All events of a tenant as the graph orders them, page by page along the index on (tenant, time)."""
+def read_in_version_order(engine: Engine, tenant_id: int) -> Iterator[StoredEvent]:
+    """All events of a tenant in the order of their versions, page by page along the index on (tenant, time)."""
     last: tuple[datetime, str] | None = None
     while True:
         query = _page(tenant_id, last)
         rows = read(engine, lambda connection, query=query: connection.execute(query).all())  # type: ignore[misc]
         for row in rows:
-            yield stored(row)
+            yield read_row(row)
         if len(rows) < PAGE:
             return
         last = (rows[-1].event_time, rows[-1].fingerprint)
@@ -173,7 +177,7 @@ def in_version_order(engine: Engine, tenant_id: int) -> Iterator[Stored]:
 
 def _page(tenant_id: int, last: tuple[datetime, str] | None) -> Select[Any]:
     query = (
-        select(*_NEEDED)
+        select(*_COLUMNS)
         .where(_events.tenant_id == tenant_id)
         .order_by(_events.event_time, _events.fingerprint)
         .limit(PAGE)
@@ -182,30 +186,29 @@ def _page(tenant_id: int, last: tuple[datetime, str] | None) -> Select[Any]:
         return query
     time, fingerprint = last
     later = (_events.event_time > time) | ((_events.event_time == time) & (_events.fingerprint > fingerprint))
-    # the first condition alone is what an index can begin at
+    # `later` implies the first condition, which is repeated because the index can only be searched by that one
     return query.where(_events.event_time >= time, later)
 
 
-def _parsed(row: Row[Any]) -> Event:
+def _parse_event_of(row: Row[Any]) -> Event:
     try:
         return parse_event(row.event)
     except InvalidEvent:
-        # accepted when more spellings of a time were: the column has it as it was understood then
+        # An earlier version accepted more spellings of eventTime. The column has the time as it was read then.
         return parse_event({**row.event, "eventTime": row.event_time.isoformat()})
 
 
-def stored(row: Row[Any]) -> Stored:
-    """A row with the facts of its event."""
-    event = _parsed(row)
+def read_row(row: Row[Any]) -> StoredEvent:
+    event = _parse_event_of(row)
     source_type = SourceType(row.source_type or SourceType.COMPUTE)
     extraction = facts_of(event, source_type)
-    return Stored(
+    return StoredEvent(
         id=row.id,
         tenant=Tenant(row.tenant_id, row.tenant_code, row.tenant_name),
         fingerprint=row.fingerprint,
         event=event,
         source_type=source_type,
-        stamped=Stamped(version_of(row.event_time, row.fingerprint), extraction.facts),
+        event_facts=EventFacts(version_of(row.event_time, row.fingerprint), extraction.facts),
         sql_id=None if extraction.sql is None else extraction.sql.id,
         created_at=row.created_at,
         applied=row.graph_applied_at is not None,
@@ -218,7 +221,7 @@ def delete_older(engine: Engine, before: datetime) -> int:
     return delete_old_rows(engine, lineage_events, old, order_by=_events.created_at, keep_newest=False)
 
 
-def _by_tenant(keys: Sequence[Key]) -> Iterator[tuple[int, list[str]]]:
+def _by_tenant(keys: Sequence[EventKey]) -> Iterator[tuple[int, list[str]]]:
     tenants: dict[int, list[str]] = {}
     for key in sorted(keys, key=lambda key: (key.tenant_id, key.fingerprint)):
         tenants.setdefault(key.tenant_id, []).append(key.fingerprint)

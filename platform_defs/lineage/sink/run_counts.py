@@ -1,4 +1,4 @@
-"""How often an SQL ran: runs are counted once each, in the transaction that stores their raw rows."""
+"""How often each SQL ran (`executionCount`): every run is counted once, in the transaction that stores its event."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,25 +17,25 @@ PER_STATEMENT = 500
 PAGE = 1000
 
 
-class Run(NamedTuple):
-    """An execution of an SQL."""
+class SqlRun(NamedTuple):
+    """One execution of one SQL."""
 
     tenant_id: int
     sql_id: str
     run_id: str
 
 
-# by tenant, then by the id of the SQL node
+# execution counts by tenant, then by the id of the SQL node
 Counts = Mapping[int, Mapping[str, int]]
 
 
-def count_runs(connection: Connection, runs: Iterable[Run]) -> Counts:
-    """Adds the runs that are new and returns the absolute count of every SQL that was named."""
+def count_runs(connection: Connection, runs: Iterable[SqlRun]) -> Counts:
+    """Adds the runs that are new and returns the total count of every SQL among `runs`."""
     wanted = sorted(set(runs))
     if not wanted:
         return {}
-    found = _locked(connection, sorted({(run.tenant_id, run.sql_id) for run in wanted}))
-    known = _known(connection, wanted)
+    found = _lock_counts(connection, sorted({(run.tenant_id, run.sql_id) for run in wanted}))
+    known = _find_counted(connection, wanted)
     new = [run for run in wanted if run not in known]
     if new:
         rows = [{"tenant_id": run.tenant_id, "sql_id": run.sql_id, "run_uuid": run.run_id} for run in new]
@@ -50,8 +50,8 @@ def count_runs(connection: Connection, runs: Iterable[Run]) -> Counts:
     return counts
 
 
-def all_counts(engine: Engine, tenant_id: int) -> Iterator[dict[str, int]]:
-    """Every count of a tenant, page by page."""
+def read_counts(engine: Engine, tenant_id: int) -> Iterator[dict[str, int]]:
+    """All counts of a tenant, one page at a time."""
     last = ""
     while True:
         query = (
@@ -67,14 +67,14 @@ def all_counts(engine: Engine, tenant_id: int) -> Iterator[dict[str, int]]:
         last = rows[-1].sql_id
 
 
-def forget_older(engine: Engine, before: datetime) -> int:
-    """Forgets runs that can no longer be delivered again; what they counted stays counted."""
+def delete_older(engine: Engine, before: datetime) -> int:
+    """Deletes runs whose events are too old to be sent again; the counts in `lineage_sql` keep them included."""
     created_at = lineage_sql_run.c.created_at
     return delete_old_rows(engine, lineage_sql_run, created_at < before, order_by=created_at, keep_newest=False)
 
 
-def _locked(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
-    """The counts under a lock each, so that two processes add to them one after the other."""
+def _lock_counts(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    """Reads the counts under row locks, so that two processes add to the same count one after the other."""
     rows = [{"tenant_id": tenant_id, "sql_id": sql_id, "runs": 0} for tenant_id, sql_id in sqls]
     upsert(connection, lineage_sql, rows, key=("tenant_id", "sql_id"), update="nothing")
     table, found = lineage_sql.c, dict[tuple[int, str], int]()
@@ -91,17 +91,19 @@ def _locked(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tup
     return found
 
 
-def _known(connection: Connection, runs: Sequence[Run]) -> set[Run]:
+def _find_counted(connection: Connection, runs: Sequence[SqlRun]) -> set[SqlRun]:
+    """The runs that are counted already."""
     table = lineage_sql_run.c
-    found: set[Run] = set()
+    found: set[SqlRun] = set()
     for tenant_id in sorted({run.tenant_id for run in runs}):
         mine = [run for run in runs if run.tenant_id == tenant_id]
         for some in chunks(mine, PER_STATEMENT):
-            # both conditions follow the key; pairs that were not asked for are dropped here
+            # Both conditions use the primary key. They also find pairs (sql, run) that are not in `runs`, which the
+            # caller ignores.
             query = select(table.sql_id, table.run_uuid).where(
                 table.tenant_id == tenant_id,
                 table.sql_id.in_({run.sql_id for run in some}),
                 table.run_uuid.in_({run.run_id for run in some}),
             )
-            found |= {Run(tenant_id, row.sql_id, row.run_uuid) for row in connection.execute(query)}
+            found |= {SqlRun(tenant_id, row.sql_id, row.run_uuid) for row in connection.execute(query)}
     return found

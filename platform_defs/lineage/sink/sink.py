@@ -24,9 +24,9 @@ from platform_defs.lineage.sink.answers import (
     answer_for_error,
     outcome_label,
 )
-from platform_defs.lineage.sink.commit import Committer, Item, is_unavailable
+from platform_defs.lineage.sink.commit import Committer, PreparedEvent, is_store_unavailable
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
-from platform_defs.lineage.sink.metrics import Measures
+from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.store_health import Breaker, SlowEvents, StoreHealth
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ IDLE_S = 0.05
 class Entry:
     """An event in the queue, with the answer that its request waits for."""
 
-    item: Item
+    event: PreparedEvent
     answer: asyncio.Future[Answer]
 
 
@@ -53,7 +53,7 @@ class Sink:
         committer: Committer,
         limits: Limits,
         buckets: TokenBuckets,
-        measures: Measures,
+        metrics: SinkMetrics,
         *,
         rebuild: Callable[[int], None],
         ping: Callable[[], None],
@@ -62,7 +62,7 @@ class Sink:
         self._committer = committer
         self._limits = limits
         self._buckets = buckets
-        self._measures = measures
+        self._metrics = metrics
         self._rebuild = rebuild
         self._health = StoreHealth(ping, limits.deadline_s, breaker)
         self._breaker = self._health.breaker
@@ -77,19 +77,19 @@ class Sink:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="lineage-commit")
         self._rebuilders = ThreadPoolExecutor(1, thread_name_prefix="lineage-rebuild")
         self._rebuilding: set[asyncio.Task[None]] = set()
-        measures.breaker_open.set_function(lambda: float(self._breaker.is_open))
-        measures.queue_events.set_function(lambda: self._held_events)
-        measures.queue_bytes.set_function(lambda: self._held_bytes)
+        metrics.breaker_open.set_function(lambda: float(self._breaker.is_open))
+        metrics.queue_events.set_function(lambda: self._held_events)
+        metrics.queue_bytes.set_function(lambda: self._held_bytes)
 
-    async def submit(self, items: Sequence[Item], *, until: float) -> list[Answer]:
+    async def submit(self, events: Sequence[PreparedEvent], *, until: float) -> list[Answer]:
         """One answer per event, in order, before the time `until` of the monotonic clock."""
-        entries = await self._admit_all(items, until)
+        entries = await self._admit_all(events, until)
         waiting = {entry.answer for entry in entries if isinstance(entry, Entry)}
         if waiting:
             await asyncio.wait(waiting, timeout=max(0.0, until - time.monotonic()))
         answers = [self._collect(entry) if isinstance(entry, Entry) else entry for entry in entries]
-        for item, answer in zip(items, answers, strict=True):
-            self._measures.events.labels(str(item.tenant.id), outcome_label(answer)).inc()
+        for event, answer in zip(events, answers, strict=True):
+            self._metrics.events.labels(str(event.tenant.id), outcome_label(answer)).inc()
         return answers
 
     def close(self) -> None:
@@ -98,16 +98,16 @@ class Sink:
         self._rebuilders.shutdown(wait=False)
         self._health.close()
 
-    async def _admit_all(self, items: Sequence[Item], until: float) -> list[Entry | Answer]:
+    async def _admit_all(self, events: Sequence[PreparedEvent], until: float) -> list[Entry | Answer]:
         """Puts the events into the queue; once the first one is in, the request may wait for room for the others."""
         entries: list[Entry | Answer] = []
-        rest = sum(item.size for item in items)
-        for item in items:
-            entry = self._admit(item)
+        rest = sum(event.size for event in events)
+        for event in events:
+            entry = self._admit(event)
             while entry is QUEUE_FULL and self._may_wait(entries, rest) and await self._found_room(rest, until):
-                entry = self._admit(item)
+                entry = self._admit(event)
             entries.append(entry)
-            rest -= item.size
+            rest -= event.size
         return entries
 
     def _may_wait(self, entries: Sequence[Entry | Answer], size: int) -> bool:
@@ -128,22 +128,22 @@ class Sink:
             self._bytes_outside -= size
         return True
 
-    def _admit(self, item: Item) -> Entry | Answer:
+    def _admit(self, event: PreparedEvent) -> Entry | Answer:
         limits = self._limits
-        if item.size > limits.group_bytes:
+        if event.size > limits.group_bytes:
             return Answer(413, "payload_too_large", f"expected an event of at most {limits.group_bytes} bytes")
         if self._breaker.is_open:
             return STORE_DOWN
-        if self._held_events >= limits.queue_events or self._held_bytes + item.size > max(
-            limits.queue_bytes, item.size
+        if self._held_events >= limits.queue_events or self._held_bytes + event.size > max(
+            limits.queue_bytes, event.size
         ):
             return QUEUE_FULL
-        if not self._buckets.take(item.tenant.id):
+        if not self._buckets.take(event.tenant.id):
             return RATE_LIMITED
-        entry = Entry(item, asyncio.get_running_loop().create_future())
+        entry = Entry(event, asyncio.get_running_loop().create_future())
         self._held_events += 1
-        self._held_bytes += item.size
-        entry.answer.add_done_callback(lambda _: self._release(item.size))
+        self._held_bytes += event.size
+        entry.answer.add_done_callback(lambda _: self._release(event.size))
         self._queue.append(entry)
         self._event_queued.set()
         if self._worker is None or self._worker.done():
@@ -182,18 +182,18 @@ class Sink:
         size = 0
         while self._queue and len(group) < self._limits.group_events:
             entry = self._queue[0]
-            if group and size + entry.item.size > self._limits.group_bytes:
+            if group and size + entry.event.size > self._limits.group_bytes:
                 break
             self._queue.popleft()
             if entry.answer.cancelled():
                 continue
-            if self._slow.is_paused(entry.item.key):
+            if self._slow.is_paused(entry.event.key):
                 _answer_all([entry], TOO_SLOW)
-            elif self._slow.must_go_alone(entry.item.key):
+            elif self._slow.must_go_alone(entry.event.key):
                 slow.append(entry)
             else:
                 group.append(entry)
-                size += entry.item.size
+                size += entry.event.size
         if not group and slow:
             group.append(slow.pop(0))
         self._queue.extend(slow)
@@ -201,15 +201,15 @@ class Sink:
 
     async def _write(self, group: list[Entry]) -> None:
         """Writes a group; one that a store refuses for a single event is split until that event is alone."""
-        self._measures.group_events.observe(len(group))
+        self._metrics.group_events.observe(len(group))
         began = time.monotonic()
         try:
-            committed = await self._in_thread(lambda: self._committer.commit([entry.item for entry in group]))
+            committed = await self._in_thread(lambda: self._committer.commit([entry.event for entry in group]))
         except Exception as error:
-            if is_unavailable(error) and await self._health.is_event_too_slow(began):
+            if is_store_unavailable(error) and await self._health.is_event_too_slow(began):
                 log.warning("a store takes too long for a group of %d events", len(group), exc_info=error)
                 await self._write_without_slow_events(group)
-            elif is_unavailable(error):
+            elif is_store_unavailable(error):
                 log.warning("a store does not take a group of %d events", len(group), exc_info=error)
                 self._breaker.trip()
                 _answer_all(group, STORE_DOWN)
@@ -221,9 +221,9 @@ class Sink:
                 await self._refuse(group[0], error)
             return
         self._breaker.close()
-        _answer_all([entry for entry in group if entry.item.tenant.id not in committed.rebuild], ACCEPTED)
+        _answer_all([entry for entry in group if entry.event.tenant.id not in committed.rebuild], ACCEPTED)
         for tenant_id in sorted(committed.rebuild):
-            entries = [entry for entry in group if entry.item.tenant.id == tenant_id]
+            entries = [entry for entry in group if entry.event.tenant.id == tenant_id]
             task = asyncio.create_task(self._rebuild_then_answer(tenant_id, entries))
             self._rebuilding.add(task)
             task.add_done_callback(self._rebuilding.discard)
@@ -231,12 +231,12 @@ class Sink:
     async def _write_without_slow_events(self, group: list[Entry]) -> None:
         """Splits a group that took too long. Large events are suspected first; a single suspect goes last, alone."""
         if len(group) == 1:
-            self._slow.pause(group[0].item.key)
+            self._slow.pause(group[0].event.key)
             _answer_all(group, TOO_SLOW)
             return
         small, large = _split_by_size(group)
         if len(large) == 1:
-            self._slow.suspect(large[0].item.key)
+            self._slow.suspect(large[0].event.key)
             self._queue.extend(large)
             large = []
         for part in (small, large):
@@ -248,7 +248,7 @@ class Sink:
         if answer.code == 500:
             log.error("an event could not be stored, for a reason nobody foresaw", exc_info=error)
         try:
-            await self._in_thread(lambda: self._committer.withdraw(entry.item))
+            await self._in_thread(lambda: self._committer.withdraw(entry.event))
         except Exception:
             log.warning("a refused event could not be taken back; the recovery will", exc_info=True)
         _answer_all([entry], answer)
@@ -286,9 +286,9 @@ def _answer_all(entries: Sequence[Entry], answer: Answer) -> None:
 
 def _split_by_size(group: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     """Splits off the few largest events that hold half of the bytes; neither part is empty if there are two or more."""
-    small = sorted(group, key=lambda entry: entry.item.size)
-    total = sum(entry.item.size for entry in group)
+    small = sorted(group, key=lambda entry: entry.event.size)
+    total = sum(entry.event.size for entry in group)
     large: list[Entry] = []
-    while 2 * sum(entry.item.size for entry in large) < total:
+    while 2 * sum(entry.event.size for entry in large) < total:
         large.append(small.pop())
     return small, large

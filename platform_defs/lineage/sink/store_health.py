@@ -1,4 +1,4 @@
-"""Health of the two stores: is a write late because a store hangs, or because one event is too much work?
+"""Health of the two stores: tells a store that hangs from an event that alone takes too long.
 
 A store that hangs opens the breaker, so that new requests are refused at once. An event that alone takes too long, on
 stores that still answer a ping, is set apart instead: it must not make all other requests fail.
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from platform_defs.lineage.sink.limits import Clock
-from platform_defs.lineage.sink.raw_events import Key
+from platform_defs.lineage.sink.raw_events import EventKey
 
 T = TypeVar("T")
 
@@ -110,21 +110,21 @@ class SlowEvents:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._paused_until: dict[Key, float] = {}  # 0 for a suspect that was not yet tried alone
+        self._paused_until: dict[EventKey, float] = {}  # 0 for a suspect that was not yet tried alone
 
-    def suspect(self, key: Key) -> None:
+    def suspect(self, key: EventKey) -> None:
         self._remember(key, 0.0)
 
-    def pause(self, key: Key) -> None:
+    def pause(self, key: EventKey) -> None:
         self._remember(key, self._clock() + SLOW_PAUSE_S)
 
-    def is_paused(self, key: Key) -> bool:
+    def is_paused(self, key: EventKey) -> bool:
         return self._clock() < self._paused_until.get(key, 0.0)
 
-    def must_go_alone(self, key: Key) -> bool:
+    def must_go_alone(self, key: EventKey) -> bool:
         return key in self._paused_until
 
-    def _remember(self, key: Key, until: float) -> None:
+    def _remember(self, key: EventKey, until: float) -> None:
         self._paused_until[key] = until
         if len(self._paused_until) > MAX_SLOW_EVENTS:
             del self._paused_until[next(iter(self._paused_until))]

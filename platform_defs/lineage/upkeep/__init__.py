@@ -1,1 +1,1 @@
-"""Recovery, rebuild and retention of what the sink stored."""
+"""Upkeep of stored lineage: apply events that the graph lacks, rebuild graphs, delete what is too old."""

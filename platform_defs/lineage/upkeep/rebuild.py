@@ -1,12 +1,13 @@
-"""A tenant's graph anew from its stored events, in place: what they say is written, what none explains is removed.
+"""Rebuilds a tenant's graph in place from its stored events, and removes the nodes and edges that no event explains.
 
-The events are merged in memory, in the order of their versions, which never needs a rebuild. The store is then brought
-to that state in bounded transactions, so it is never empty in between. Events that the sink applied meanwhile may be
-undone by that; so the stored events are read again, and those that were not seen before are applied, until there are
-none. An event whose row is not yet to be seen then is left to the recovery by its writer (marks.rewritten).
+The events are merged in memory in the order of their versions, an order that the merge can always decide. Then the
+differences are written to the graph in bounded transactions, so the graph is never empty in between. These writes may
+undo events that the sink has applied in the meantime. Therefore the stored events are read again, and those that were
+not seen the first time are applied, until there are none. If the row of an event is not yet visible even then, the
+event's writer leaves it to the recovery (see rebuild_requests.record_rewrite).
 
-With keep_unexplained the merge does not begin with nothing but with what the graph remembers of events that are stored
-no longer (merge/memory.py), and nothing is removed that the merge did not write.
+With keep_unexplained the merge starts from the facts whose events retention has deleted (merge/forgotten_events.py),
+and only nodes and edges that the merge itself once wrote may be removed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,12 +21,19 @@ from platform_defs.graph.model import DeleteEdges, DeleteNodes, Edge, EdgeKey, N
 from platform_defs.graph.port import Graph, GraphStore
 from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.facts import Renamed
-from platform_defs.lineage.merge.changes import difference, whole
+from platform_defs.lineage.merge.changes import difference, whole_graph
 from platform_defs.lineage.merge.codec import COUNT, read_node
-from platform_defs.lineage.merge.forgotten_events import Memory, Move, is_of_merge, make_older, remembered, take_up
+from platform_defs.lineage.merge.forgotten_events import (
+    ForgottenFacts,
+    Move,
+    is_of_merge,
+    make_older,
+    read_forgotten_facts,
+    take_up,
+)
 from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, State, empty_state
-from platform_defs.lineage.sink.apply import Stamped, apply_events, stamped_facts
+from platform_defs.lineage.sink.apply import EventFacts, apply_events, stamp_facts
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.version import Version
 from platform_defs.store.chunks import chunks
@@ -37,7 +45,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """first: the oldest stored event; the graph is explained from there on. removed: nodes and edges."""
+    """first: the version of the oldest stored event. removed: how many nodes and edges were removed."""
 
     events: int
     removed: int
@@ -49,82 +57,87 @@ def rebuild(
     graph: Graph,
     tenant: Tenant,
     *,
-    read_events: Callable[[], Iterator[Stamped]],
+    read_events: Callable[[], Iterator[EventFacts]],
     progress: Callable[[int], None],
     keep_unexplained: bool = False,
 ) -> RebuildReport:
-    """read_events gives all stored events of the tenant in the order of their versions, each time anew."""
+    """read_events reads all stored events of the tenant in the order of their versions, anew at each call."""
     store = graph.for_tenant(tenant.id)
     removed = 0
     for _ in range(ROUNDS):
         seen: set[Version] = set()
-        events = partial(_watched, read_events, seen, progress)
-        nothing = Memory(empty_state(str(store.tenant)))
-        state = _kept(store, read_events, events, seen) if keep_unexplained else _taken(nothing, events())
+        events = partial(_read_and_note, read_events, seen, progress)
+        if keep_unexplained:
+            state = _merge_onto_forgotten(store, read_events, events, seen)
+        else:
+            state = _merge_events(ForgottenFacts(empty_state(str(store.tenant))), events())
         if state is None:
             continue
-        removed += _bring(store, _whole(tenant, state), keep_unexplained=keep_unexplained)
-        rebuild_requests.rewritten(engine, tenant.id)
+        removed += _write_differences(store, _graph_of(tenant, state), keep_unexplained=keep_unexplained)
+        rebuild_requests.record_rewrite(engine, tenant.id)
         if _apply_unseen(store, tenant, read_events(), seen):
             return RebuildReport(len(seen), removed, min(seen, default=None))
     raise LineageError(f"tenant {tenant.id} gets events out of order faster than its graph can be rebuilt")
 
 
-def _watched(
-    read_events: Callable[[], Iterator[Stamped]], seen: set[Version], progress: Callable[[int], None]
-) -> Iterator[Stamped]:
+def _read_and_note(
+    read_events: Callable[[], Iterator[EventFacts]], seen: set[Version], progress: Callable[[int], None]
+) -> Iterator[EventFacts]:
+    """The events, while their versions are added to `seen` and the progress is reported."""
     for event in read_events():
         seen.add(event.version)
         progress(len(seen))
         yield event
 
 
-def _taken(memory: Memory, events: Iterable[Stamped]) -> State:
+def _merge_events(start: ForgottenFacts, events: Iterable[EventFacts]) -> State:
     for event in events:
-        for at, fact in stamped_facts([event]):
-            take(memory.state, [(at, fact)])
-            if at in memory.waiting:
-                take_up(memory.state, memory.waiting[at])
-    return memory.state
+        for at, fact in stamp_facts([event]):
+            take(start.state, [(at, fact)])
+            if at in start.waiting:
+                take_up(start.state, start.waiting[at])
+    return start.state
 
 
-def _kept(
+def _merge_onto_forgotten(
     store: GraphStore,
-    read_events: Callable[[], Iterator[Stamped]],
-    events: Callable[[], Iterator[Stamped]],
+    read_events: Callable[[], Iterator[EventFacts]],
+    events: Callable[[], Iterator[EventFacts]],
     seen: set[Version],
 ) -> State | None:
-    """The events on top of what the graph remembers of others; None where some were forgotten meanwhile."""
-    # before the events are looked at: what is applied in between is told again by its event
+    """Merges the events onto the facts of deleted events. None if retention has deleted more events in the meantime."""
+    # The graph is read before the events. So an event that is applied in between is read as well, and says its facts
+    # again; in the other order its facts would look like those of a deleted event.
     items = list(store.stream())
     stored: set[Version] = set()
     moves: list[Move] = []
     for event in read_events():
         stored.add(event.version)
-        moves += [(at, fact.ref, fact.new) for at, fact in stamped_facts([event]) if isinstance(fact, Renamed)]
+        moves += [(at, fact.ref, fact.new) for at, fact in stamp_facts([event]) if isinstance(fact, Renamed)]
     try:
-        state = _taken(remembered(str(store.tenant), items, stored, moves), events())
+        state = _merge_events(read_forgotten_facts(str(store.tenant), items, stored, moves), events())
     except NeedsRebuild:
-        # events are forgotten in the order in which they came: one that is stored may be older than one that is not
-        memory = remembered(str(store.tenant), items, stored, moves)
-        make_older(memory)
-        state = _taken(memory, events())
+        # Retention deletes events in the order in which they were received, so a deleted event may be newer than a
+        # stored one. Here the merge could not put such events in order: the deleted ones now count as the older ones.
+        forgotten = read_forgotten_facts(str(store.tenant), items, stored, moves)
+        make_older(forgotten)
+        state = _merge_events(forgotten, events())
     return state if stored <= seen else None
 
 
-def _whole(tenant: Tenant, state: State) -> Iterator[Node | Edge]:
+def _graph_of(tenant: Tenant, state: State) -> Iterator[Node | Edge]:
     yield Node(state.tenant, frozenset({"Tenant"}), {"code": tenant.code, "name": tenant.name})
-    yield from whole(state)
+    yield from whole_graph(state)
 
 
-def _apply_unseen(store: GraphStore, tenant: Tenant, events: Iterable[Stamped], seen: set[Version]) -> bool:
-    """Whether the graph has them all now; one that came too late to be applied in place asks for another round."""
+def _apply_unseen(store: GraphStore, tenant: Tenant, events: Iterable[EventFacts], seen: set[Version]) -> bool:
+    """Applies the events that the rebuild has not seen. False if one of them came too late to be applied in place."""
     unseen = [event for event in events if event.version not in seen]
     return not any(apply_events(store, tenant, some).needs_rebuild for some in chunks(unseen, EVENTS_PER_GROUP))
 
 
-def _bring(store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained: bool) -> int:
-    """Writes what differs and removes the rest; returns how much was removed."""
+def _write_differences(store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained: bool) -> int:
+    """Brings the stored graph to the wanted one; returns how many nodes and edges were removed."""
     nodes: dict[str, Node] = {}
     edges: dict[EdgeKey, Edge] = {}
     for item in wanted:
@@ -134,21 +147,21 @@ def _bring(store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained
             edges[item.key] = item
     extra_nodes: list[str] = []
     extra_edges: list[EdgeKey] = []
-    of_others: set[str] = set()
+    foreign_ids: set[str] = set()
     for item in store.stream():
         if isinstance(item, Edge):
             edge = edges.get(item.key)
             if edge is not None:
-                _settle_for(edges, item.key, difference(item.props, edge.props), edge)
-            elif not keep_unexplained or (is_of_merge(item) and item.to_id not in of_others):
+                _replace_by_change(edges, item.key, difference(item.props, edge.props), edge)
+            elif not keep_unexplained or (is_of_merge(item) and item.to_id not in foreign_ids):
                 extra_edges.append(item.key)
         elif (node := nodes.get(item.id)) is None:
             if keep_unexplained and not is_of_merge(item):
-                of_others.add(item.id)
+                foreign_ids.add(item.id)
             else:
                 extra_nodes.append(item.id)
         else:
-            change = difference(item.props, {**_of_others(item), **node.props})
+            change = difference(item.props, {**_props_without_facts(item), **node.props})
             if change or not node.labels <= item.labels:
                 nodes[item.id] = Node(item.id, node.labels, change)
             else:
@@ -164,15 +177,15 @@ def _bring(store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained
     return len(extra_nodes) + len(extra_edges)
 
 
-def _settle_for(edges: dict[EdgeKey, Edge], key: EdgeKey, change: Mapping[str, object], edge: Edge) -> None:
+def _replace_by_change(edges: dict[EdgeKey, Edge], key: EdgeKey, change: Mapping[str, object], edge: Edge) -> None:
     if change:
         edges[key] = Edge(*edge.key, change)
     else:
         del edges[key]
 
 
-def _of_others(stored: Node) -> dict[str, object]:
-    """What no fact says: properties that other systems wrote, and the count of runs, which has its own table."""
+def _props_without_facts(stored: Node) -> dict[str, object]:
+    """Properties that no fact decides: those that other systems wrote, and the execution count."""
     if "Tenant" in stored.labels:
         return {}
     state = read_node(stored, NEVER)

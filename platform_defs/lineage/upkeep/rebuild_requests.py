@@ -1,6 +1,9 @@
-"""Tenants whose graph must be rebuilt: a durable mark, which a rebuild that began after it takes away.
+"""Requests to rebuild a tenant's graph, in `lineage_rebuild`: one row per tenant, with numbered requests.
 
-rebuilt_at is also how a writer sees that a rebuild may have undone what it wrote: see `rewritten`.
+`requested` is the number of the newest request and `answered` the newest one that a rebuild has answered. A rebuild
+answers the requests that were made before it began; a request that is made while it runs stays open.
+
+`rebuilt_at` tells a writer that a rebuild may have undone its changes: see `record_rewrite`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,47 +17,48 @@ from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_rebuild
 from platform_defs.store.upsert import upsert
 
-_marks = lineage_rebuild.c
+_requests = lineage_rebuild.c
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RebuildRequest:
     tenant_id: int
-    requested: int
+    number: int
 
 
-def request(connection: Connection, tenant_ids: Iterable[int]) -> None:
+def request_rebuild(connection: Connection, tenant_ids: Iterable[int]) -> None:
     rows = [{"tenant_id": tenant_id, "requested": 1, "requested_at": now()} for tenant_id in sorted(set(tenant_ids))]
     upsert(
         connection,
         lineage_rebuild,
         rows,
         key=("tenant_id",),
-        update=lambda incoming: {"requested": _marks.requested + 1, "requested_at": incoming.requested_at},
+        update=lambda incoming: {"requested": _requests.requested + 1, "requested_at": incoming.requested_at},
     )
 
 
-def pending(engine: Engine, *, attempts: int = 5) -> list[Mark]:
-    """Requests that no rebuild has answered, the oldest first."""
+def list_open(engine: Engine, *, attempts: int = 5) -> list[RebuildRequest]:
+    """The newest request of each tenant that has an unanswered one, the oldest first."""
     query = (
-        select(_marks.tenant_id, _marks.requested)
-        .where(_marks.requested > _marks.answered)
-        .order_by(_marks.requested_at, _marks.tenant_id)
+        select(_requests.tenant_id, _requests.requested)
+        .where(_requests.requested > _requests.answered)
+        .order_by(_requests.requested_at, _requests.tenant_id)
     )
     rows = read(engine, lambda connection: connection.execute(query).all(), attempts=attempts)
-    return [Mark(row.tenant_id, row.requested) for row in rows]
+    return [RebuildRequest(row.tenant_id, row.requested) for row in rows]
 
 
-def requested(engine: Engine, tenant_id: int) -> int:
-    """The number of the latest request; 0 where none was ever made. To be read before a rebuild begins."""
-    query = select(_marks.requested).where(_marks.tenant_id == tenant_id)
+def latest_number(engine: Engine, tenant_id: int) -> int:
+    """The number of the tenant's newest request, 0 if there was none. A rebuild reads it before it begins."""
+    query = select(_requests.requested).where(_requests.tenant_id == tenant_id)
     return read(engine, lambda connection: connection.execute(query).scalar_one_or_none()) or 0
 
 
-def rewritten(engine: Engine, tenant_id: int) -> None:
-    """A rebuild has written the tenant's graph; to be recorded before it reads which events it has not seen.
+def record_rewrite(engine: Engine, tenant_id: int) -> None:
+    """Records that a rebuild has written the tenant's graph. The rebuild calls this before it reads the events again.
 
-    A writer whose raw row that read does not find wrote it later, and so sees that rebuilt_at has changed meanwhile.
+    If that second reading does not find the row of some event, the row was committed after `rebuilt_at` had changed.
+    So the event's writer sees the change, and leaves the event to the recovery.
     """
     row = {"tenant_id": tenant_id, "requested": 0, "requested_at": now(), "rebuilt_at": now()}
     transact(
@@ -63,20 +67,20 @@ def rewritten(engine: Engine, tenant_id: int) -> None:
     )
 
 
-def rewritten_at(connection: Connection, tenant_ids: Collection[int]) -> Mapping[int, datetime]:
-    """When the graphs of these tenants were last rewritten; tenants of whom none was are left out."""
-    query = select(_marks.tenant_id, _marks.rebuilt_at).where(
-        _marks.tenant_id.in_(sorted(tenant_ids)), _marks.rebuilt_at.is_not(None)
+def last_rewrites(connection: Connection, tenant_ids: Collection[int]) -> Mapping[int, datetime]:
+    """When a rebuild last wrote the graph of each of these tenants; tenants without a rebuild are left out."""
+    query = select(_requests.tenant_id, _requests.rebuilt_at).where(
+        _requests.tenant_id.in_(sorted(tenant_ids)), _requests.rebuilt_at.is_not(None)
     )
     return {row.tenant_id: row.rebuilt_at for row in connection.execute(query)}
 
 
-def answer(engine: Engine, tenant_id: int, requested: int, *, first: datetime | None) -> None:
-    """What was asked up to `requested` is done; a request that came during the rebuild stays open."""
+def answer_up_to(engine: Engine, tenant_id: int, number: int, *, first: datetime | None) -> None:
+    """Closes the tenant's requests up to this number. `first` is the time of the oldest event that was rebuilt."""
     row = {
         "tenant_id": tenant_id,
-        "requested": requested,
-        "answered": requested,
+        "requested": number,
+        "answered": number,
         "requested_at": now(),
         "rebuilt_from": first,
     }

@@ -1,4 +1,4 @@
-"""What the sink forgets, and when: raw events, counted runs, dead letters, and the graph's tombstones."""
+"""Retention: deletes raw events, counted runs, dead letters and the graph's tombstones when they are old enough."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,12 +9,12 @@ from platform_defs.access.tenants import list_tenants
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.sink import raw_events, run_counts
-from platform_defs.lineage.sink.apply import prune
+from platform_defs.lineage.sink.apply import prune_graph
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Days; 0 keeps for ever."""
+    """Days to keep each; 0 keeps events and dead letters for ever."""
 
     events: int
     tombstones: int
@@ -22,25 +22,28 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class RetentionReport:
+    """How many of each were deleted."""
+
     events: int
     runs: int
     dead_letters: int
     tombstones: int
 
 
-def forget(engine: Engine, graph: Graph, retention: Retention, at: datetime) -> Forgotten:
-    """Idempotent and in bounded transactions, so it may be ended at any point."""
+def delete_expired(engine: Engine, graph: Graph, retention: Retention, at: datetime) -> RetentionReport:
+    """Deletes in bounded transactions and is idempotent, so it may be interrupted at any point and run again."""
     events = runs = letters = 0
     if retention.events:
         before = at - timedelta(days=retention.events)
         events = raw_events.delete_older(engine, before)
-        runs = run_counts.forget_older(engine, before)
+        runs = run_counts.delete_older(engine, before)
     if retention.dead_letters:
         letters = dead_letters.delete_older(engine, at - timedelta(days=retention.dead_letters))
-    return Forgotten(events, runs, letters, prune_tombstones(engine, graph, retention.tombstones, at))
+    return RetentionReport(events, runs, letters, prune_tombstones(engine, graph, retention.tombstones, at))
 
 
 def prune_tombstones(engine: Engine, graph: Graph, days: int, at: datetime) -> int:
+    """Forgets drops and renames older than so many days, in every tenant's graph."""
     before = at - timedelta(days=days)
-    return sum(prune(graph.for_tenant(tenant.id), before) for tenant in list_tenants(engine))
+    return sum(prune_graph(graph.for_tenant(tenant.id), before) for tenant in list_tenants(engine))

@@ -1,1 +1,1 @@
-"""Events of compute engines: standard OpenLineage from Spark, Flink, Hive, Trino, dbt, Airflow and others."""
+"""Extraction for compute engines: standard OpenLineage events of Spark, Flink, Hive, Trino, dbt, Airflow and others."""

@@ -1,4 +1,4 @@
-"""Column lineage as the `columnLineage` facet says it: per output column, and for the output dataset as a whole."""
+"""Reads the `columnLineage` facet: the inputs of each output column, and inputs of the output dataset as a whole."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,21 +8,24 @@ from platform_defs.lineage.events import facet_of
 from platform_defs.lineage.extract.compute.names import Names
 from platform_defs.lineage.facts import Ref
 
-# (output column, input column) -> what happened on the way
-Sources = dict[tuple[Ref, Ref], list[Mapping[str, Any]]]
+# (output column, input column) -> the transformations between them
+ColumnSources = dict[tuple[Ref, Ref], list[Mapping[str, Any]]]
 
 
-def facet_sources(table: Ref, facet: Mapping[str, Any], columns: list[str], names: Names) -> Sources:
-    """All pairs of columns that the facet ties; `columns` are the output's, which the whole-dataset inputs apply to."""
-    sources: Sources = {}
+def read_column_lineage(table: Ref, facet: Mapping[str, Any], columns: list[str], names: Names) -> ColumnSources:
+    """All pairs of columns that the facet connects.
+
+    columns: the columns of the output. Inputs of the dataset as a whole apply to all of them if the facet lists none.
+    """
+    sources: ColumnSources = {}
     fields = facet.get("fields")
     outputs = {name: content for name, content in fields.items() if name} if isinstance(fields, dict) else {}
     for name in outputs:
-        # an old form says the transformation once for the field; the newer one says it for each input
+        # older producers state one transformation for the whole output column, newer ones one for each input
         content = facet_of(outputs, name)
         for source, item in _input_fields(content.get("inputFields"), names):
             _add(sources, _column(table, name), source, _transformations(item) or _old_transformation(content))
-    # inputs that shaped the rows, such as filters and joins, concern every column
+    # inputs of the dataset as a whole decided which rows there are (filters, joins), so every column depends on them
     for source, item in _input_fields(facet.get("dataset"), names):
         for name in outputs or columns:
             _add(sources, _column(table, name), source, _transformations(item))
@@ -30,7 +33,7 @@ def facet_sources(table: Ref, facet: Mapping[str, Any], columns: list[str], name
 
 
 def edge_props(transformations: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """The properties of a DERIVES_FROM edge: a direct transformation speaks for it, all of them stand beside it."""
+    """The properties of a DERIVES_FROM edge: those of one transformation, DIRECT ones first, and a list of all."""
     if not transformations:
         return {}
     first = transformations[0]
@@ -51,7 +54,7 @@ def edge_props(transformations: list[Mapping[str, Any]]) -> dict[str, Any]:
     return props
 
 
-def _add(sources: Sources, output: Ref, source: Ref, transformations: list[dict[str, Any]]) -> None:
+def _add(sources: ColumnSources, output: Ref, source: Ref, transformations: list[dict[str, Any]]) -> None:
     known = sources.setdefault((output, source), [])
     known.extend(item for item in transformations if item not in known)
 
@@ -62,22 +65,24 @@ def _input_fields(value: object, names: Names) -> Iterator[tuple[Ref, Mapping[st
             continue
         namespace, name, field = item.get("namespace"), item.get("name"), item.get("field")
         if all(isinstance(part, str) and part.strip() for part in (namespace, name, field)):
-            yield _column(names.named(str(namespace), str(name)), str(field)), item
+            yield _column(names.by_name(str(namespace), str(name)), str(field)), item
 
 
 def _transformations(item: Mapping[str, Any]) -> list[dict[str, Any]]:
     value = item.get("transformations")
-    return [_said(entry) for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    return (
+        [_clean_transformation(entry) for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    )
 
 
 def _old_transformation(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     old = {"type": content.get("transformationType"), "description": content.get("transformationDescription")}
-    said = _said(old)
-    return [said] if said else []
+    transformation = _clean_transformation(old)
+    return [transformation] if transformation else []
 
 
-def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what is there, in the types that an edge can hold."""
+def _clean_transformation(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The known keys of a transformation, without empty values and values of a wrong type."""
     kept: dict[str, Any] = {}
     for key in ("type", "subtype", "description"):
         if isinstance(value := entry.get(key), str) and value:

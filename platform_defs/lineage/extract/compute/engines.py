@@ -1,8 +1,8 @@
-"""Which engine ran a job, and in which dialect its SQL is written."""
+"""Finds the engine that ran a job and the dialect of its SQL."""
 
 from platform_defs.lineage.events import Event, facet_of
 
-# names that producers use -> sqlglot's dialect
+# name of an engine as producers write it -> dialect of sqlglot
 _DIALECTS = {
     "athena": "athena",
     "bigquery": "bigquery",
@@ -31,25 +31,26 @@ _DIALECTS = {
     "trino": "trino",
     "tsql": "tsql",
 }
-# engines whose SQL has its own name although no parser has it
+# engines that are a dialect of their own, also where sqlglot has no parser for them
 _ENGINES_WITH_SQL = frozenset({"flink", *_DIALECTS})
 
 
 def engine_of(event: Event) -> str | None:
-    """The engine in lower case, as `processing_engine` or else `jobType` names it."""
+    """The engine in lower case, from the facet `processing_engine` or else `jobType`."""
     return _word(facet_of(event.run_facets, "processing_engine").get("name")) or _word(
         facet_of(event.job_facets, "jobType").get("integration")
     )
 
 
 def dialect_of(event: Event) -> str | None:
-    """The dialect as the event says it; an orchestrator such as dbt or Airflow is an engine but no dialect.
+    """The dialect that the event names. An orchestrator such as dbt or Airflow is an engine, but not a dialect.
 
-    It is part of the SQL node's identity, so it must not depend on the datasets: a START event often has none yet.
+    The dialect is part of the SQL node's identity, so it must be the same in all events of a run. It must not depend on
+    the datasets, because a START event often has none yet.
     """
-    said = _word(facet_of(event.job_facets, "sql").get("dialect"))
-    if said is not None:
-        return said
+    stated = _word(facet_of(event.job_facets, "sql").get("dialect"))
+    if stated is not None:
+        return stated
     for engine in (
         _word(facet_of(event.run_facets, "processing_engine").get("name")),
         _word(facet_of(event.job_facets, "jobType").get("integration")),
@@ -60,10 +61,10 @@ def dialect_of(event: Event) -> str | None:
 
 
 def parser_dialect(event: Event) -> str:
-    """sqlglot's dialect for the event's SQL; where it says none, that of the system its tables live in."""
-    said = dialect_of(event)
-    if said is not None:
-        return _DIALECTS.get(said.replace(" ", ""), "")
+    """The dialect for sqlglot: the one that the event names, else that of the system which holds its tables."""
+    stated = dialect_of(event)
+    if stated is not None:
+        return _DIALECTS.get(stated.replace(" ", ""), "")
     schemes = (_DIALECTS.get(dataset.namespace.partition("://")[0].lower()) for dataset in event.datasets)
     return next(filter(None, schemes), "")
 

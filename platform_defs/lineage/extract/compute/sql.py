@@ -1,8 +1,8 @@
-"""Column lineage out of SQL text, for events that carry SQL but no columnLineage: best effort, never in the way.
+"""Derives column lineage from SQL text, for events that have SQL but no `columnLineage` facet. It never raises.
 
-What comes of a text depends on the text alone, as the graph must be the same when it is rebuilt: the work is bounded by
-sizes and counts, not by a clock. Parsing takes tens of milliseconds, so answers are remembered; call it off the event
-loop.
+The result depends on nothing but its arguments, because a rebuilt graph must be the same graph. So the work is bounded
+by sizes and counts and not by a clock. Parsing takes tens of milliseconds; results are cached, and callers must not
+call this on the event loop.
 """
 
 import logging
@@ -18,10 +18,12 @@ from sqlglot.optimizer.qualify_tables import qualify_tables
 from sqlglot.optimizer.scope import Scope, build_scope
 
 MAX_SQL_LENGTH = 32 * 1024
-# The parser takes about 25 frames a level: with more it would depend on its caller's stack what can be parsed.
+# The parser uses about 25 stack frames per level. With deeper nesting, the depth of the caller's stack would decide
+# what can be parsed.
 MAX_NESTING = 24
-# Moves from token to token. Ordinary text takes one to two a token, but the parser tries an expression that may be a
-# type, such as `date(…)`, as both, and so on for what is inside: a few hundred bytes could keep it for ever.
+# Moves of the parser from token to token. Ordinary text takes one to two moves per token. But an expression that may
+# also be a type, such as `date(…)`, is parsed both ways, and so is everything nested in it: without this bound a few
+# hundred bytes could keep the parser busy for ever.
 MAX_PARSER_MOVES = 16_000
 MAX_NODES = 8_000
 MAX_STEPS = 20_000
@@ -29,24 +31,26 @@ MAX_DEPTH = 64
 REMEMBERED_STATEMENTS = 512
 UNKNOWN_WIDTH = -1
 
-# it warns of every statement that it takes for an opaque command, which is none of an operator's business
+# sqlglot warns of every statement that it cannot parse in detail, which an operator need not know
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 IDENTITY, TRANSFORMATION, AGGREGATION = "IDENTITY", "TRANSFORMATION", "AGGREGATION"
 _RANK = {IDENTITY: 0, TRANSFORMATION: 1, AGGREGATION: 2}
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
-# Athena's parser hands over to others, out of our sight; its queries are Trino's
+# Athena's parser delegates to other parsers, which cannot be bounded here. Athena's queries are written in Trino's SQL.
 _PARSED_AS = {"athena": "trino"}
 
-# a table as the text names it: one to three names, as written
+# a table's name as the SQL text spells it, with one to three parts
 TableName = tuple[str, ...]
-# which columns a table is known to have, by the table's names
+# the known columns of tables: pairs of a table's full name and its columns
 Schemas = tuple[tuple[TableName, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
+    """A column that an output column is computed from. subtype: IDENTITY, TRANSFORMATION or AGGREGATION."""
+
     table: TableName
     column: str
     subtype: str
@@ -54,7 +58,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output column of a statement; `target` is empty for a bare SELECT, `named` says whether the name is sure."""
+    """One output column of a statement.
+
+    target: the table that is written, empty for a bare SELECT. width: how many output columns the statement has. named:
+    the statement lists its target columns, so the column's name is certain.
+    """
 
     target: TableName
     column: str
@@ -65,12 +73,12 @@ class Output:
 
 
 class _TooMuch(Exception):
-    """The statement is larger than what is worth its answer."""
+    """The statement takes more work than its lineage is worth."""
 
 
 @lru_cache(maxsize=REMEMBERED_STATEMENTS)
 def column_outputs(sql: str, dialect: str, schemas: Schemas) -> tuple[Output, ...]:
-    """The output columns of all statements and what they derive from; nothing where the text is not understood."""
+    """The output columns of all statements with their sources; empty if the text is not understood."""
     if len(sql) > MAX_SQL_LENGTH:
         return ()
     try:
@@ -80,7 +88,7 @@ def column_outputs(sql: str, dialect: str, schemas: Schemas) -> tuple[Output, ..
         )
     except (SqlglotError, _TooMuch, RecursionError):
         return ()
-    except Exception:  # a parser of many dialects fails in many ways on real text; the table lineage stays
+    except Exception:  # sqlglot raises many kinds of errors on real text; lineage between tables needs no parser
         logging.getLogger(__name__).debug("SQL that could not be analysed", exc_info=True)
         return ()
 
@@ -100,7 +108,7 @@ def _parse(sql: str, dialect: str) -> list[exp.Expr | None]:
                 raise _TooMuch
             super()._advance(times)
 
-    # by the dialect, as a parser makes others of it on the way, for types in quotes and hints in comments
+    # Set on the dialect, because the parser creates further parsers of its dialect (for quoted types and for hints).
     known.parser_class = Bounded
     return known.parser().parse(tokens, sql)
 
@@ -112,7 +120,7 @@ def _nesting(tokens: Iterable[Token]) -> int:
             depth += 1
             deepest = max(deepest, depth)
         elif token.token_type in _CLOSING:
-            depth = max(0, depth - 1)  # END also ends other things
+            depth = max(0, depth - 1)  # END also closes blocks that no token in _OPENING has opened
     return deepest
 
 
@@ -124,13 +132,14 @@ def _outputs(statement: exp.Expr, dialect: str, schemas: Schemas) -> Iterator[Ou
         raise _TooMuch
     spelling = {column.lower(): column for _, columns in schemas for column in columns}
     spelling |= {node.name.lower(): node.name for node in statement.find_all(exp.Identifier)}
-    # names in the dialect's case and an alias for every table; qualifying columns too would need every schema
+    # Normalises the case of names and gives every table an alias. sqlglot could qualify columns as well, but only if
+    # the columns of all tables were known.
     scope = build_scope(qualify_tables(normalize_identifiers(query.copy(), dialect=dialect), dialect=dialect))
     if scope is None:
         return
     found = _Resolver(spelling, schemas).outputs(scope, 0)
     if found.open and columns:
-        return  # nobody knows how many columns the star is, so positions say nothing
+        return  # a star stands for an unknown number of columns, so positions in the list mean nothing
     width = UNKNOWN_WIDTH if found.open else len(found.columns)
     for position, (name, sources) in enumerate(found.columns):
         listed = columns[position] if position < len(columns) else None
@@ -141,7 +150,7 @@ def _outputs(statement: exp.Expr, dialect: str, schemas: Schemas) -> Iterator[Ou
 
 
 def _parts(statement: exp.Expr) -> tuple[TableName, list[str], exp.Query | None]:
-    """(target table, its listed columns, the query that fills it)."""
+    """The target table, its listed columns, and the query that fills it."""
     if isinstance(statement, exp.Query):
         return (), [], statement
     if not isinstance(statement, exp.Insert | exp.Create):
@@ -154,12 +163,12 @@ def _parts(statement: exp.Expr) -> tuple[TableName, list[str], exp.Query | None]
     if (above := statement.args.get("with_")) is not None:
         query = query.copy()
         query.set("with_", above.copy())
-    named = statement.this
+    target = statement.this
     columns: list[str] = []
-    if isinstance(named, exp.Schema):
-        columns = [column.name for column in named.expressions]
-        named = named.this
-    return _table_name(named) if isinstance(named, exp.Table) else (), columns, query
+    if isinstance(target, exp.Schema):
+        columns = [column.name for column in target.expressions]
+        target = target.this
+    return _table_name(target) if isinstance(target, exp.Table) else (), columns, query
 
 
 def _table_name(table: exp.Table) -> TableName:
@@ -167,14 +176,17 @@ def _table_name(table: exp.Table) -> TableName:
 
 
 def same_table(written: TableName, full: TableName) -> bool:
-    """Whether a table as SQL names it, perhaps without its database, can be the one of that full name."""
+    """Whether a name in SQL text, which may lack the database or schema, can mean the table with that full name."""
     pairs = zip(reversed(written), reversed(full), strict=False)
     return bool(written) and all(mine.lower() == theirs.lower() for mine, theirs in pairs)
 
 
 @dataclass(slots=True)
 class _Columns:
-    """The output columns of a scope, by lower case and in order; `open` are tables whose star nobody can expand."""
+    """The output columns of a scope, in order and by lower-case name.
+
+    open: tables of which all columns are selected (`*`) although their columns are not known.
+    """
 
     columns: list[tuple[str, list[Source]]] = field(default_factory=list)
     open: list[exp.Table] = field(default_factory=list)
@@ -198,7 +210,7 @@ class _Resolver:
         known = self._known.get(id(scope))
         if known is None:
             self._spend(1, depth)
-            # a recursive CTE reaches itself while it is unfinished, and adds nothing to itself
+            # a recursive CTE finds its own unfinished entry here, and so adds nothing to itself
             known = self._known[id(scope)] = _Columns()
             if scope.set_operation_scopes:
                 self._add_set_operation(known, scope, depth)
@@ -213,7 +225,7 @@ class _Resolver:
                 source for other in others if position < len(other.columns) for source in other.columns[position][1]
             ]
             self._spend(len(sources) + len(more), depth)
-            known.add(name, _strongest([*sources, *more]))
+            known.add(name, _merge_sources([*sources, *more]))
 
     def _add_selects(self, known: _Columns, scope: Scope, depth: int) -> None:
         for select in scope.expression.selects if isinstance(scope.expression, exp.Query) else ():
@@ -221,7 +233,7 @@ class _Resolver:
                 self._add_star(known, scope, select, depth)
             else:
                 sources = self._of_expression(known, scope, select.unalias(), depth)
-                known.add(select.alias_or_name.lower(), _strongest(sources))
+                known.add(select.alias_or_name.lower(), _merge_sources(sources))
 
     def _add_star(self, known: _Columns, scope: Scope, star: exp.Expr, depth: int) -> None:
         table = star.table if isinstance(star, exp.Column) else ""
@@ -229,7 +241,7 @@ class _Resolver:
         for origin in origins:
             if isinstance(origin, Scope):
                 inner = self.outputs(origin, depth + 1)
-                # stars over stars grow without bound while the text stays short
+                # nested stars can multiply columns without bound while the text stays short
                 self._spend(len(inner.columns) + len(inner.open), depth)
                 for name, sources in inner.columns:
                     known.add(name, sources)
@@ -261,19 +273,19 @@ class _Resolver:
         if column.table:
             around: Scope | None = scope
             while around is not None and column.table not in around.sources:
-                around = around.parent  # a correlated subquery names tables of the query around it
+                around = around.parent  # a correlated subquery may refer to tables of the query around it
             return [] if around is None else self._in(around.sources[column.table], name, depth)[1]
         found = [self._in(source, name, depth) for _, source in scope.selected_sources.values()]
         sure = [sources for is_sure, sources in found if is_sure]
-        if sure:  # more than one where USING joins them
+        if sure:  # more than one table has the column if the tables are joined with USING
             return [source for sources in sure for source in sources]
-        if name in known.by_name:  # an alias that the select list reuses
+        if name in known.by_name:  # an alias of the select list that a later expression uses
             return known.by_name[name]
         possible = [sources for _, sources in found if sources]
         return possible[0] if len(possible) == 1 else []
 
     def _in(self, origin: exp.Expr | Scope, name: str, depth: int) -> tuple[bool, list[Source]]:
-        """(whether it surely has the column, where that comes from)."""
+        """Whether the origin certainly has the column, and the sources of that column."""
         if isinstance(origin, Scope):
             inner = self.outputs(origin, depth + 1)
             if name in inner.by_name:
@@ -298,7 +310,7 @@ class _Resolver:
         return next((columns for full, columns in self._schemas if same_table(name, full)), ())
 
     def _source(self, table: exp.Table, column: str) -> Source:
-        """As the text writes it: normalising changed the case of names to the dialect's."""
+        """The column with its names spelled as in the text; normalising has changed their case."""
         names = tuple(self._spelling.get(part.lower(), part) for part in _table_name(table))
         return Source(names, self._spelling.get(column.lower(), column), IDENTITY)
 
@@ -312,8 +324,8 @@ def _at_least(source: Source, subtype: str) -> Source:
     return source if _RANK[source.subtype] >= _RANK[subtype] else Source(source.table, source.column, subtype)
 
 
-def _strongest(sources: Iterable[Source]) -> list[Source]:
-    """Each table's column once, with the strongest of what happened to it, in order of appearance."""
+def _merge_sources(sources: Iterable[Source]) -> list[Source]:
+    """Each source column once, with the strongest of its subtypes, in order of appearance."""
     found: dict[tuple[TableName, str], Source] = {}
     for source in sources:
         key = (source.table, source.column)

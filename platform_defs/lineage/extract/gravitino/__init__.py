@@ -1,1 +1,1 @@
-"""Events of Gravitino's listener: metadata operations, told by the name of the job."""
+"""Extraction for Gravitino: each event is a metadata operation, which the name of its job tells."""

@@ -1,17 +1,17 @@
-"""The fine-grained changes of alter_table: moves (renames and drops) one after the other, all else by the last name.
+"""Reads the list of changes in an alter_table event: renames, drops, and new properties of the table and its columns.
 
-The facts of an event apply in their order, so moves are said in the order of the changes, each about the names as they
-are by then; properties are folded and said once, of the names after all moves.
+Renames and drops become facts in the order of the changes, each under the names that are valid at that point. All
+properties are collected and stated once, under the names that are valid after all changes.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from platform_defs.lineage.extract.columns import picked
-from platform_defs.lineage.extract.gravitino.containers import text_of
+from platform_defs.lineage.extract.columns import pick_props
+from platform_defs.lineage.extract.gravitino.facets import text_of
 from platform_defs.lineage.facts import Dropped, Ref, Renamed
 
-# change -> which of its keys says which property of the column
+# type of change -> key of the change -> property of the column
 _COLUMN_CHANGES = {
     "ADD_COLUMN": {
         "dataType": "dataType",
@@ -30,7 +30,10 @@ _COLUMN_CHANGES = {
 
 
 class Changes:
-    """What a list of changes makes of a table: its name afterwards, its moves, its properties and its columns' ones."""
+    """The effect of a list of changes on a table.
+
+    table: its name afterwards. moves: renames and drops, in order. props: the table's new properties.
+    """
 
     def __init__(self, table: Ref, changes: object) -> None:
         self.table = table
@@ -43,7 +46,7 @@ class Changes:
 
     @property
     def columns(self) -> dict[Ref, dict[str, Any]]:
-        """The columns that were added or changed, with the properties that the changes gave them."""
+        """The columns that were added or changed, with their new properties."""
         return {self._column(name): props for name, props in self._columns.items()}
 
     def _apply(self, kind: str, change: Mapping[str, Any]) -> None:
@@ -64,7 +67,7 @@ class Changes:
                 self._rename_column(_word(change, "oldColumnName"), _word(change, "newColumnName"))
             case _ if kind in _COLUMN_CHANGES:
                 if name := _word(change, "columnName"):
-                    self._columns.setdefault(name, {}).update(picked(change, _COLUMN_CHANGES[kind]))
+                    self._columns.setdefault(name, {}).update(pick_props(change, _COLUMN_CHANGES[kind]))
 
     def _rename_table(self, name: str | None) -> None:
         if name and name != self.table.name[-1]:

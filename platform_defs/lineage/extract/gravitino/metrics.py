@@ -1,13 +1,13 @@
-"""Operations on metrics: the metric, the schema it belongs to, what it is made of and which columns it reads."""
+"""Operations on metrics: the metric, its schema, the metrics it is computed from, and the columns it reads."""
 
 import json
 
 from platform_defs.lineage.events import Dataset, Event
-from platform_defs.lineage.extract.facts_builder import Assets, Found
+from platform_defs.lineage.extract.facts_builder import ExtractedFacts, FactsBuilder
 from platform_defs.lineage.extract.gravitino import glossary
-from platform_defs.lineage.extract.gravitino.containers import targets
+from platform_defs.lineage.extract.gravitino.facets import target_datasets
 from platform_defs.lineage.extract.gravitino.names import parse_namespace
-from platform_defs.lineage.extract.gravitino.pairs import pairs_of
+from platform_defs.lineage.extract.gravitino.pairs import read_pairs
 from platform_defs.lineage.facts import Linked, LinkSet, Ref
 
 _LABELS = {"ATOMIC": "AtomicMetric", "DERIVED": "DerivedMetric", "COMPOSITE": "CompositeMetric"}
@@ -21,50 +21,50 @@ _KEYS = {
 _PARENT_EDGES = frozenset({"DERIVED_FROM", "COMPUTED_FROM"})
 
 
-def upsert_metric(event: Event) -> Found:
-    assets = Assets()
-    for dataset in targets(event):
-        pairs = pairs_of(dataset)
+def upsert_metric(event: Event) -> ExtractedFacts:
+    builder = FactsBuilder()
+    for dataset in target_datasets(event):
+        pairs = read_pairs(dataset)
         if code := pairs.get("code"):
-            _upsert(assets, Ref("metric", (code,)), pairs, dataset)
-    return Found(assets.facts)
+            _add_metric(builder, Ref("metric", (code,)), pairs, dataset)
+    return ExtractedFacts(builder.facts)
 
 
-def drop_metric(event: Event) -> Found:
-    return glossary.drop("metric", event)
+def drop_metric(event: Event) -> ExtractedFacts:
+    return glossary.drop_terms("metric", event)
 
 
-def _upsert(assets: Assets, metric: Ref, pairs: dict[str, str | None], dataset: Dataset) -> None:
+def _add_metric(builder: FactsBuilder, metric: Ref, pairs: dict[str, str | None], dataset: Dataset) -> None:
     label = _label(pairs)
     props = {prop: pairs[key] for key, prop in _KEYS.items() if key in pairs}
-    assets.exists(metric, props, label=label)
+    builder.exists(metric, props, label=label)
     schema = _schema(pairs, dataset)
     if schema is not None:
-        assets.exists(schema)
-        assets.linked(Linked("HAS_METRIC", schema, metric))
+        builder.exists(schema)
+        builder.link(Linked("HAS_METRIC", schema, metric))
     if "parentMetricCodes" in pairs:
         edge = "COMPUTED_FROM" if label == "CompositeMetric" else "DERIVED_FROM"
         parents = (Ref("metric", (code,)) for code in _words(pairs["parentMetricCodes"]))
-        assets.add(LinkSet(metric, _PARENT_EDGES, tuple(Linked(edge, metric, parent) for parent in parents)))
+        builder.add(LinkSet(metric, _PARENT_EDGES, tuple(Linked(edge, metric, parent) for parent in parents)))
     table = pairs.get("refTableName")
     for key, edge in (("measureColumns", "MEASURES"), ("filterColumns", "FILTERS_BY")):
         if key in pairs and schema is not None and table:
             columns = (Ref("column", (*schema.name, table, name)) for name in _column_names(pairs[key]))
             links = tuple(Linked(edge, metric, column) for column in columns)
-            assets.add(LinkSet(metric, frozenset({edge}), links))
+            builder.add(LinkSet(metric, frozenset({edge}), links))
 
 
 def _label(pairs: dict[str, str | None]) -> str:
     kind = (pairs.get("metricType") or "").strip().upper()
     if kind in _LABELS:
         return _LABELS[kind]
-    # a listener that leaves the type out: only metrics made of metrics have parents
+    # A listener may leave the type out. Then the parents tell it: only derived and composite metrics have any.
     parents = _words(pairs.get("parentMetricCodes"))
     return "AtomicMetric" if not parents else "DerivedMetric" if len(parents) == 1 else "CompositeMetric"
 
 
 def _schema(pairs: dict[str, str | None], dataset: Dataset) -> Ref | None:
-    """The schema that the metric refers to, else the one whose namespace its dataset stands in."""
+    """The schema that the metric refers to, else the schema in the dataset's own namespace and name."""
     namespace = parse_namespace(dataset.namespace)
     if namespace is None or not namespace.path:
         return None
@@ -79,7 +79,7 @@ def _words(text: str | None) -> list[str]:
 
 
 def _column_names(text: str | None) -> list[str]:
-    """Column names out of JSON text: a list of names or of objects that have one; a plain comma list is read too."""
+    """Column names in JSON text (a list of names, or of objects with a name) or in a list separated by commas."""
     try:
         value = json.loads(text or "[]")
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""How Gravitino names things: `gravitino://tenant/{id}/{metalake}/{catalog}`; older listeners leave the tenant out."""
+"""Reads Gravitino's names: `gravitino://tenant/{id}/{metalake}/{catalog}`, in older listeners without the tenant."""
 
 from dataclasses import dataclass
 
@@ -7,37 +7,39 @@ from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.facts import Ref
 
 SCHEME = "gravitino://"
-# how many names it takes to say which asset is meant
+# how many parts the qualified name of an asset of each kind has
 _LEVELS = {"catalog": 2, "schema": 3, "table": 4, "column": 5}
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
+    """path: metalake and catalog, as far as the namespace contains them."""
+
     tenant_id: int | None
-    path: tuple[str, ...]  # of (metalake, catalog), what the namespace says
+    path: tuple[str, ...]
 
 
 def parse_namespace(text: str | None) -> Namespace | None:
-    """None for a namespace that is not Gravitino's."""
+    """The parts of a Gravitino namespace; None for any other namespace."""
     if text is None or not text.startswith(SCHEME):
         return None
     path = tuple(part for part in text[len(SCHEME) :].split("/") if part)
-    # a metalake may be called "tenant": only a number after it makes it the tenant's form
+    # A metalake may be called "tenant" as well. The path has a tenant only if a number follows that word.
     if len(path) >= 2 and path[0] == "tenant" and _is_number(path[1]):
         return Namespace(_tenant_id(path[1]), path[2:])
     return Namespace(None, path)
 
 
 def ref_of(kind: str, dataset: Dataset) -> Ref | None:
-    """The asset that a dataset names, by its place in the hierarchy; None where the names do not reach that deep.
+    """The asset of this kind that a dataset names; None if namespace and name together have too few parts.
 
-    Each name but the last ends at the next dot: `sales.orders.2024` is the table `orders.2024` of the schema `sales`.
+    Each part but the last ends at the next dot: `sales.orders.2024` is the table `orders.2024` of the schema `sales`.
     """
     namespace = parse_namespace(dataset.namespace)
     if namespace is None or not namespace.path:
         return None
     wanted = _LEVELS[kind]
-    # a catalog's namespace should end one level up, yet may already say the catalog
+    # the namespace of a catalog should end with the metalake, but may also contain the catalog
     path = namespace.path[: wanted - 1] if kind == "catalog" else namespace.path
     missing = wanted - len(path)
     if missing < 1:
@@ -49,7 +51,7 @@ def ref_of(kind: str, dataset: Dataset) -> Ref | None:
 
 
 def looks_like_gravitino(event: Event) -> bool:
-    """Whether an event of unknown origin counts as Gravitino's."""
+    """Whether an event whose credential has no source type counts as an event of Gravitino."""
     return (
         "gravitino" in (event.producer or "").lower()
         or (event.job_name or "").startswith("gravitino.")
@@ -62,5 +64,5 @@ def _is_number(text: str) -> bool:
 
 
 def _tenant_id(digits: str) -> int:
-    """Any length of digits may stand here: what is longer than an id can be is beyond the largest, whatever it says."""
+    """The number; for more digits than any id has, a number above the largest id, as int() refuses very long texts."""
     return int(digits) if len(digits) <= len(str(MAX_ID)) else MAX_ID + 1

@@ -1,17 +1,18 @@
-"""The operation matrix (seed 4.8): what each metadata operation of Gravitino says about the graph."""
+"""The operation matrix (seed 4.8): which function extracts the facts of each metadata operation of Gravitino."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
 from platform_defs.lineage.events import Event
-from platform_defs.lineage.extract.facts_builder import Found
+from platform_defs.lineage.extract.facts_builder import ExtractedFacts
 from platform_defs.lineage.extract.gravitino import containers, glossary, metrics, tables, tags
 
-# What has not ended well has changed nothing yet; a listener that sends no type sends one event per operation.
+# An operation that has not succeeded, or not yet, changes nothing. An event without a type counts as a success,
+# because listeners that send no type send one event per operation.
 _WITHOUT_EFFECT = frozenset({"START", "RUNNING", "ABORT", "FAIL"})
 
-OPERATIONS: Mapping[str, Callable[[Event], Found]] = MappingProxyType(
+OPERATIONS: Mapping[str, Callable[[Event], ExtractedFacts]] = MappingProxyType(
     {
         "create_table": tables.upsert_table,
         "load_table": tables.upsert_table,
@@ -27,28 +28,28 @@ OPERATIONS: Mapping[str, Callable[[Event], Found]] = MappingProxyType(
         "register_metric": metrics.upsert_metric,
         "alter_metric": metrics.upsert_metric,
         "drop_metric": metrics.drop_metric,
-        "create_wordroot": partial(glossary.upsert, "wordroot"),
-        "alter_wordroot": partial(glossary.upsert, "wordroot"),
-        "drop_wordroot": partial(glossary.drop, "wordroot"),
-        "create_modifier": partial(glossary.upsert, "modifier"),
-        "alter_modifier": partial(glossary.upsert, "modifier"),
-        "drop_modifier": partial(glossary.drop, "modifier"),
-        "create_unit": partial(glossary.upsert, "unit"),
-        "alter_unit": partial(glossary.upsert, "unit"),
-        "drop_unit": partial(glossary.drop, "unit"),
-        "create_valuedomain": partial(glossary.upsert, "valuedomain"),
-        "alter_valuedomain": partial(glossary.upsert, "valuedomain"),
-        "drop_valuedomain": partial(glossary.drop, "valuedomain"),
-        "create_tag": partial(glossary.upsert, "tag"),
-        "alter_tag": partial(glossary.upsert, "tag"),
-        "drop_tag": partial(glossary.drop, "tag"),
+        "create_wordroot": partial(glossary.upsert_terms, "wordroot"),
+        "alter_wordroot": partial(glossary.upsert_terms, "wordroot"),
+        "drop_wordroot": partial(glossary.drop_terms, "wordroot"),
+        "create_modifier": partial(glossary.upsert_terms, "modifier"),
+        "alter_modifier": partial(glossary.upsert_terms, "modifier"),
+        "drop_modifier": partial(glossary.drop_terms, "modifier"),
+        "create_unit": partial(glossary.upsert_terms, "unit"),
+        "alter_unit": partial(glossary.upsert_terms, "unit"),
+        "drop_unit": partial(glossary.drop_terms, "unit"),
+        "create_valuedomain": partial(glossary.upsert_terms, "valuedomain"),
+        "alter_valuedomain": partial(glossary.upsert_terms, "valuedomain"),
+        "drop_valuedomain": partial(glossary.drop_terms, "valuedomain"),
+        "create_tag": partial(glossary.upsert_terms, "tag"),
+        "alter_tag": partial(glossary.upsert_terms, "tag"),
+        "drop_tag": partial(glossary.drop_terms, "tag"),
         "associate_tags": tags.associate_tags,
     }
 )
 
 
 def operation_of(event: Event) -> str | None:
-    """What follows the last dot of the job's name."""
+    """The part of the job's name after its last dot."""
     return None if event.job_name is None else event.job_name.rpartition(".")[2].lower()
 
 
@@ -56,7 +57,7 @@ def changes_metadata(event: Event) -> bool:
     return event.event_type not in _WITHOUT_EFFECT
 
 
-def operation_facts(operation: str | None, event: Event) -> Found | None:
-    """None for an operation that the matrix does not have."""
+def operation_facts(operation: str | None, event: Event) -> ExtractedFacts | None:
+    """The facts of the operation; None if the matrix does not contain it."""
     extract = OPERATIONS.get(operation or "")
     return None if extract is None else extract(event)

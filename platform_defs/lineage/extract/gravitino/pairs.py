@@ -1,10 +1,13 @@
-"""Semantic assets travel as key/value pairs: a field of the `schema` facet is a pair of `name` and `description`."""
+"""Reads the key/value pairs in which Gravitino sends metrics, glossary terms and tags.
+
+Each field of the `schema` facet is one pair: its `name` is the key, its `description` the value.
+"""
 
 from platform_defs.lineage.events import Dataset
 
 
-def pairs_of(dataset: Dataset) -> dict[str, str | None]:
-    """The pairs of a dataset; a key with null is there, with None."""
+def read_pairs(dataset: Dataset) -> dict[str, str | None]:
+    """The pairs of a dataset; a key whose value is null has the value None."""
     fields = dataset.facet("schema").get("fields")
     pairs: dict[str, str | None] = {}
     for item in fields if isinstance(fields, list) else ():

@@ -1,11 +1,11 @@
-"""associate_tags: ties an asset to tags, and a column to its value domain by a tag named `vd:<CODE>`."""
+"""The operation associate_tags: links an asset to tags, and to a value domain by a tag named `vd:<CODE>`."""
 
 from typing import Any
 
 from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.extract.columns import is_deleted
-from platform_defs.lineage.extract.facts_builder import Found
-from platform_defs.lineage.extract.gravitino.containers import targets
+from platform_defs.lineage.extract.facts_builder import ExtractedFacts
+from platform_defs.lineage.extract.gravitino.facets import target_datasets
 from platform_defs.lineage.extract.gravitino.names import ref_of
 from platform_defs.lineage.facts import Fact, Linked, LinkSet, Ref, Unlinked
 
@@ -14,11 +14,11 @@ _KINDS = ("catalog", "schema", "table", "column")
 _EDGES = frozenset({"HAS_TAG", "HAS_VALUE_DOMAIN"})
 
 
-def associate_tags(event: Event) -> Found:
+def associate_tags(event: Event) -> ExtractedFacts:
     facts: list[Fact] = []
-    for dataset in targets(event):
+    for dataset in target_datasets(event):
         facts.extend(_facts(dataset))
-    return Found(tuple(facts))
+    return ExtractedFacts(tuple(facts))
 
 
 def _facts(dataset: Dataset) -> list[Fact]:
@@ -31,7 +31,7 @@ def _facts(dataset: Dataset) -> list[Fact]:
         return [LinkSet(tagged, _EDGES, ())]
     added, removed = _names(facet.get("tagsToAdd")), _names(facet.get("tagsToRemove"))
     whole = facet.get("associatedTags")
-    # the resulting set says more than the change does, unless it contradicts it
+    # The resulting set of tags says more than the change. It is ignored if it contradicts the change.
     if isinstance(whole, list) and set(added) <= set(_names(whole)) and not set(removed) & set(_names(whole)):
         return [LinkSet(tagged, _EDGES, tuple(_link(tagged, name) for name in _names(whole)))]
     links = [_link(tagged, name) for name in removed]
