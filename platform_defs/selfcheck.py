@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Engine, select
 
 from platform_defs.errors import GraphError
-from platform_defs.graph.model import Node
+from platform_defs.graph.model import DeleteNodes, Node, UpsertNodes
 from platform_defs.graph.port import Graph
 from platform_defs.store import migrate
 from platform_defs.store.engine import read
@@ -55,9 +55,9 @@ def check_graph(graph: Graph) -> GraphReport:
     store = graph.for_tenant(SELFCHECK_TENANT)
     probe = Node(f"tag:selfcheck-{uuid.uuid4().hex}", frozenset({"Tag"}), {"name": "selfcheck"})
     started = time.perf_counter()
-    store.upsert_nodes([probe])
+    store.apply([UpsertNodes([probe])])
     found = store.nodes([probe.id]).get(probe.id)
-    store.delete_nodes([probe.id])
+    store.apply([DeleteNodes([probe.id])])
     elapsed = time.perf_counter() - started
     if found is None or dict(found.props) != dict(probe.props):
         raise GraphError(f"the graph did not return what was written to it: {found!r}")

@@ -43,10 +43,6 @@ def render_table_name(table: str, op_time: str) -> str:
     )
 
 
-def has_placeholder(table: str) -> bool:
-    return _PLACEHOLDER.search(table) is not None
-
-
 def satisfying_names(dependency: str, op_time: str) -> tuple[str, ...]:
     """The names that meet a dependency, the rendered one first: it is about this batch alone."""
     name = render_table_name(dependency, op_time)

@@ -1,23 +1,11 @@
-"""What the two stores share: the single methods of the port as batches of one operation, and the order of steps."""
+"""Base of both stores of a tenant's graph: checks a batch, then carries out its steps in one transaction."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from platform_defs.graph.checks import Value, check_tenant
-from platform_defs.graph.model import (
-    Applied,
-    DeleteEdges,
-    DeleteNodes,
-    Edge,
-    EdgeKey,
-    Node,
-    Operation,
-    Patch,
-    PatchNodes,
-    UpsertEdges,
-    UpsertNodes,
-)
+from platform_defs.graph.model import BatchResult, EdgeKey, Operation
 from platform_defs.graph.steps import (
     DeleteEdgesStep,
     DeleteNodesStep,
@@ -26,75 +14,83 @@ from platform_defs.graph.steps import (
     Step,
     UpsertEdgesStep,
     UpsertNodesStep,
-    plan,
+    plan_steps,
 )
 
 T = TypeVar("T")
-C = TypeVar("C")
+# what a store's driver calls an open transaction: a Connection of SQLAlchemy, a ManagedTransaction of Neo4j
+Handle = TypeVar("Handle")
+Handle_co = TypeVar("Handle_co", covariant=True)
 
 
-class BatchStore(ABC, Generic[C]):
-    """A tenant's store that runs checked steps in one transaction, whose handle is a C."""
+class Transactions(Protocol[Handle_co]):
+    """Runs work in a transaction; who commits and repeats it is up to the implementation."""
 
-    def __init__(self, tenant: int) -> None:
+    def write(self, work: Callable[[Handle_co], T]) -> T: ...
+
+    def read(self, work: Callable[[Handle_co], T]) -> T: ...
+
+
+class OpenTransaction(Generic[Handle]):
+    """All work in a transaction that somebody else has opened, and commits, rolls back and repeats."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def write(self, work: Callable[[Handle], T]) -> T:
+        return work(self._handle)
+
+    def read(self, work: Callable[[Handle], T]) -> T:
+        return work(self._handle)
+
+
+class BatchStore(ABC, Generic[Handle]):
+    """One tenant's graph. A subclass knows how each kind of step is written, in a transaction that it is given."""
+
+    def __init__(self, tenant: int, transactions: Transactions[Handle]) -> None:
         self._tenant = check_tenant(tenant)
+        self._transactions = transactions
 
     @property
     def tenant(self) -> int:
         return self._tenant
 
-    @abstractmethod
-    def _run(self, steps: Sequence[Step]) -> Applied: ...
+    def apply(self, operations: Iterable[Operation]) -> BatchResult:
+        steps = plan_steps(self._tenant, operations)
+        if not steps:
+            return BatchResult()
+        return self._transactions.write(lambda handle: self._carry_out(handle, steps))
 
     @abstractmethod
-    def _upsert_nodes(self, within: C, changes: Mapping[str, NodeChange], /) -> None: ...
+    def _upsert_nodes(self, handle: Handle, changes: Mapping[str, NodeChange], /) -> None: ...
 
     @abstractmethod
-    def _patch_nodes(self, within: C, changes: Mapping[str, NodeChange], /) -> list[str]:
-        """Returns the nodes that are not there."""
+    def _patch_nodes(self, handle: Handle, changes: Mapping[str, NodeChange], /) -> list[str]:
+        """Returns the ids of nodes that do not exist."""
 
     @abstractmethod
-    def _upsert_edges(self, within: C, changes: Mapping[EdgeKey, Mapping[str, Value | None]], /) -> list[EdgeKey]:
-        """Returns the edges that miss an end."""
+    def _upsert_edges(self, handle: Handle, changes: Mapping[EdgeKey, Mapping[str, Value | None]], /) -> list[EdgeKey]:
+        """Returns the edges that were not written because a node at one end does not exist."""
 
     @abstractmethod
-    def _delete_nodes(self, within: C, ids: Sequence[str], with_subtree: bool, /) -> None: ...
+    def _delete_nodes(self, handle: Handle, ids: Sequence[str], /) -> None: ...
 
     @abstractmethod
-    def _delete_edges(self, within: C, keys: Sequence[EdgeKey], /) -> None: ...
+    def _delete_edges(self, handle: Handle, keys: Sequence[EdgeKey], /) -> None: ...
 
-    def _carry_out(self, within: C, steps: Sequence[Step]) -> Applied:
+    def _carry_out(self, handle: Handle, steps: Sequence[Step]) -> BatchResult:
         absent: list[str] = []
         dangling: list[EdgeKey] = []
         for step in steps:
             match step:
                 case UpsertNodesStep(changes):
-                    self._upsert_nodes(within, changes)
+                    self._upsert_nodes(handle, changes)
                 case PatchNodesStep(changes):
-                    absent += self._patch_nodes(within, changes)
+                    absent += self._patch_nodes(handle, changes)
                 case UpsertEdgesStep(edge_changes):
-                    dangling += self._upsert_edges(within, edge_changes)
-                case DeleteNodesStep(with_subtree, ids):
-                    self._delete_nodes(within, sorted(ids), with_subtree)
+                    dangling += self._upsert_edges(handle, edge_changes)
+                case DeleteNodesStep(ids):
+                    self._delete_nodes(handle, sorted(ids))
                 case DeleteEdgesStep(keys):
-                    self._delete_edges(within, sorted(keys))
-        return Applied(tuple(absent), tuple(dangling))
-
-    def apply(self, operations: Iterable[Operation]) -> Applied:
-        steps = plan(self._tenant, operations)
-        return self._run(steps) if steps else Applied()
-
-    def upsert_nodes(self, nodes: Sequence[Node]) -> Applied:
-        return self.apply([UpsertNodes(nodes)])
-
-    def set_properties(self, patches: Sequence[Patch]) -> Applied:
-        return self.apply([PatchNodes(patches)])
-
-    def upsert_edges(self, edges: Sequence[Edge]) -> Applied:
-        return self.apply([UpsertEdges(edges)])
-
-    def delete_nodes(self, ids: Sequence[str], *, with_subtree: bool = False) -> Applied:
-        return self.apply([DeleteNodes(ids, with_subtree)])
-
-    def delete_edges(self, keys: Sequence[EdgeKey]) -> Applied:
-        return self.apply([DeleteEdges(keys)])
+                    self._delete_edges(handle, sorted(keys))
+        return BatchResult(tuple(absent), tuple(dangling))

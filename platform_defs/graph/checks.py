@@ -1,4 +1,4 @@
-"""What both stores can hold, checked before either writes: the same input is refused with the same error."""
+"""Checks of values before a store writes them, so that both stores refuse the same input with the same error."""
 
 import math
 import re
@@ -112,7 +112,7 @@ def _check_value(value: Any, field: str) -> Value | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return _map_text(value, field)
+        return _map_as_json(value, field)
     if isinstance(value, list | tuple):
         items = [_check_scalar(item, field) for item in value]
         # a list of Neo4j has one type: it would turn 1 into 1.0 beside a float, and refuse other mixtures
@@ -147,22 +147,22 @@ def _check_text(value: str, field: str) -> None:
         raise InvalidGraphValue(field, "contains a lone surrogate, which is not text")
 
 
-def _map_text(value: Mapping[str, Any], field: str) -> str:
-    text = canonical_json(_plain(value, field, MAX_NESTING))
+def _map_as_json(value: Mapping[str, Any], field: str) -> str:
+    text = canonical_json(_json_value(value, field, MAX_NESTING))
     _check_text(text, field)
     return text
 
 
-def _plain(value: Any, field: str, depth: int) -> Any:
-    """A JSON value of plain types; json.dumps alone would also write keys that are no strings, and enums."""
+def _json_value(value: Any, field: str, depth: int) -> Any:
+    """The value if JSON can hold it exactly; json.dumps alone would also accept enums and keys that are no strings."""
     if depth == 0:
         raise InvalidGraphValue(field, f"nested deeper than {MAX_NESTING}")
     if isinstance(value, Mapping):
         if not all(type(key) is str for key in value):
             raise InvalidGraphValue(field, "the keys of a map are strings")
-        return {key: _plain(item, field, depth - 1) for key, item in value.items()}
+        return {key: _json_value(item, field, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, field, depth - 1) for item in value]
+        return [_json_value(item, field, depth - 1) for item in value]
     if value is None or type(value) is int:  # inside JSON text an integer has no size
         return value
     return _check_scalar(value, field)

@@ -63,12 +63,6 @@ MATCH (n:{label} {{tenantId: $tenant, id: id}})
 DETACH DELETE n
 """
 
-CHILDREN = """
-UNWIND $ids AS id
-MATCH (n:{label} {{tenantId: $tenant, id: id}})-[:{hierarchy}]->(m {{tenantId: $tenant}})
-RETURN DISTINCT m.id AS id
-"""
-
 DELETE_EDGES = """
 UNWIND $rows AS row
 MATCH (a:{from_label} {{tenantId: $tenant, id: row.from}})-[r:{type}]->(b:{to_label} {{tenantId: $tenant, id: row.to}})
@@ -102,7 +96,7 @@ WHERE $types IS NULL OR type(r) IN $types
 RETURN collect({{type: type(r), from: a.id, to: b.id, props: properties(r)}}) AS found
 """
 
-LINKS = """
+EDGES_BY_KEY = """
 UNWIND $rows AS row
 MATCH (a:{from_label} {{tenantId: $tenant, id: row.from}})-[r:{types}]->(b:{to_label} {{tenantId: $tenant, id: row.to}})
 WHERE type(r) IN row.types

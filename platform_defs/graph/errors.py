@@ -1,4 +1,4 @@
-"""What can go wrong in the graph, on either store.
+"""Errors of the graph, on either store.
 
 GraphError               the server itself: a full disk, a missing right, …
 ├── InvalidGraphValue    a value that no store may hold; nothing was written; trying again cannot help

@@ -1,4 +1,4 @@
-"""What passes through the graph port: nodes, edges, the operations of a batch and what came of them."""
+"""The values that pass through the graph port: nodes, edges, the operations of a batch and its result."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ Props: TypeAlias = Mapping[str, Any]
 
 
 class EdgeKey(NamedTuple):
-    """Within a tenant there is one edge of a type between two nodes."""
+    """Identifies an edge: within a tenant there is at most one edge of a type from one node to another."""
 
     type: str
     from_id: str
@@ -17,7 +17,7 @@ class EdgeKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One kind label; assets also carry `Knowledge` (added by itself) and at most one vector label."""
+    """A node with one kind label. Assets also carry `Knowledge` (the store adds it) and at most one vector label."""
 
     id: str
     labels: Set[str]
@@ -45,6 +45,11 @@ class Edge:
         return EdgeKey(self.type, self.from_id, self.to_id)
 
 
+def edge_order(edge: Edge) -> tuple[str, str, str]:
+    """The key that both stores sort edges by."""
+    return edge.from_id, edge.type, edge.to_id
+
+
 @dataclass(frozen=True, slots=True)
 class UpsertNodes:
     nodes: Sequence[Node]
@@ -62,10 +67,9 @@ class UpsertEdges:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNodes:
-    """With their edges; `with_subtree` also deletes what hangs below along HAS_SCHEMA/TABLE/COLUMN/METRIC."""
+    """Deletes nodes, and with them all edges that begin or end there."""
 
     ids: Sequence[str]
-    with_subtree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,10 @@ Operation: TypeAlias = UpsertNodes | PatchNodes | UpsertEdges | DeleteNodes | De
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """What a batch could not do: patches of absent nodes and edges with an absent end, in order, each once per write.
+class BatchResult:
+    """The writes of a batch that were not possible: patches of absent nodes and edges with an absent end, in order.
 
-    Deleting what is absent is not reported: it is gone, as asked.
+    Deleting an absent node or edge is not reported.
     """
 
     absent_nodes: tuple[str, ...] = ()

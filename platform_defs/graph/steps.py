@@ -1,7 +1,7 @@
-"""From a caller's operations to checked steps: every value valid, neighbours of one kind joined, repeats folded.
+"""Turns the operations of a batch into steps: checks every value, and joins neighbouring operations of one kind.
 
-Both stores run the same steps, so the last of two writes to one node in a batch wins on both, and a statement never
-meets the same row twice.
+Several writes to one node or edge within a step become one, in which the last write wins. Both stores run these steps,
+so they agree, and no statement meets the same row twice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,6 @@ class UpsertEdgesStep:
 
 @dataclass(slots=True)
 class DeleteNodesStep:
-    with_subtree: bool
     ids: dict[str, None] = field(default_factory=dict)
 
 
@@ -70,7 +69,7 @@ class DeleteEdgesStep:
 Step: TypeAlias = UpsertNodesStep | PatchNodesStep | UpsertEdgesStep | DeleteNodesStep | DeleteEdgesStep
 
 
-def plan(tenant: int, operations: Iterable[Operation]) -> list[Step]:
+def plan_steps(tenant: int, operations: Iterable[Operation]) -> list[Step]:
     """The checked steps of a batch for one tenant; raises InvalidGraphValue before anything is written."""
     steps: list[Step] = []
     for operation in operations:
@@ -91,9 +90,8 @@ def plan(tenant: int, operations: Iterable[Operation]) -> list[Step]:
                 for edge in edges:
                     linked.changes.setdefault(_edge_key(edge.key), {}).update(check_props(edge.props))
                 current = linked
-            case DeleteNodes(ids, with_subtree):
-                joins = isinstance(previous, DeleteNodesStep) and previous.with_subtree == with_subtree
-                deleted = previous if joins and isinstance(previous, DeleteNodesStep) else DeleteNodesStep(with_subtree)
+            case DeleteNodes(ids):
+                deleted = previous if isinstance(previous, DeleteNodesStep) else DeleteNodesStep()
                 deleted.ids.update((check_id(id), None) for id in ids)
                 current = deleted
             case DeleteEdges(keys):

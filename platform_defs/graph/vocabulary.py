@@ -24,13 +24,16 @@ ASSET_KINDS = frozenset(
         "Tag",
     }
 )
-# what is known of an asset that does not exist: that it was dropped, renamed, or is only pointed at; never shown
+# the kind of a hidden node: an asset that was dropped or renamed, or that only an edge has named so far
 TOMBSTONE = "Tombstone"
 KNOWLEDGE_KINDS = ASSET_KINDS | {TOMBSTONE}
 KINDS = KNOWLEDGE_KINDS | {TENANT}
 
-HIERARCHY = ("HAS_SCHEMA", "HAS_TABLE", "HAS_COLUMN", "HAS_METRIC")
-SHOWN_EDGE_TYPES = frozenset(HIERARCHY) | {
+VISIBLE_EDGE_TYPES = {
+    "HAS_SCHEMA",
+    "HAS_TABLE",
+    "HAS_COLUMN",
+    "HAS_METRIC",
     "OWNS_CATALOG",
     "OWNS_SQL",
     "OWNS_TAG",
@@ -50,11 +53,11 @@ SHOWN_EDGE_TYPES = frozenset(HIERARCHY) | {
     "HAS_TAG",
 }
 
-# an edge that is known but does not stand, because it was cut or an end does not exist; never shown
-GONE = "GONE_"
-EDGE_TYPES = SHOWN_EDGE_TYPES | {f"{GONE}{type}" for type in SHOWN_EDGE_TYPES}
+# begins the type of an edge that is hidden, because it was removed or a node at one end does not exist
+GONE_PREFIX = "GONE_"
+EDGE_TYPES = frozenset(VISIBLE_EDGE_TYPES | {f"{GONE_PREFIX}{type}" for type in VISIBLE_EDGE_TYPES})
 
-# written by the stores themselves: a caller may neither set nor remove them, and reads leave them out
+# written by the stores themselves: callers may neither set nor remove these properties, and reads leave them out
 RESERVED_PROPERTIES = frozenset({"id", "tenantId", "createdAt", "updatedAt"})
 
 SIMILARITIES = ("cosine", "euclidean")
@@ -63,7 +66,7 @@ _VECTOR_LABEL = re.compile(r"Knowledge_([1-9][0-9]{0,3})_(cosine|euclidean)")
 
 
 def vector_label(dimension: int, similarity: str) -> str:
-    """The second label of nodes embedded by one kind of model: Neo4j has one vector index per label and property."""
+    """A further label of nodes whose embedding has this dimension: Neo4j has one vector index per label."""
     if type(dimension) is not int or not 1 <= dimension <= MAX_DIMENSION:
         raise InvalidGraphValue("dimension", f"expected 1 to {MAX_DIMENSION}")
     if similarity not in SIMILARITIES:

@@ -10,8 +10,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # added to the microseconds, so that they are positive for every time that an event can have
 _SHIFT = 1 << 62
 
-ZERO = Version("0" * 32)
-
 
 def version_of(event_time: datetime, fingerprint: str) -> Version:
     micros = (event_time - _EPOCH) // timedelta(microseconds=1)

@@ -15,8 +15,6 @@ from platform_defs.graph.model import (
     UpsertNodes,
 )
 
-HIERARCHY = {"HAS_SCHEMA", "HAS_TABLE", "HAS_COLUMN", "HAS_METRIC"}
-
 
 class PlainModel:
     def __init__(self) -> None:
@@ -44,9 +42,9 @@ class PlainModel:
                     for edge in edges:
                         if edge.from_id in self.labels and edge.to_id in self.labels:
                             self._merge(self.links.setdefault(edge.key, {}), edge.props)
-                case DeleteNodes(ids, with_subtree):
+                case DeleteNodes(ids):
                     for id in ids:
-                        self._delete(id, with_subtree)
+                        self._delete(id)
                 case DeleteEdges(keys):
                     for key in keys:
                         self.links.pop(key, None)
@@ -59,14 +57,11 @@ class PlainModel:
         for key in sorted(self.links, key=lambda key: (key.from_id, key.type, key.to_id)):
             yield Edge(*key, self.links[key])
 
-    def _delete(self, id: str, with_subtree: bool) -> None:
+    def _delete(self, id: str) -> None:
         if id not in self.labels:
             return
-        children = [key.to_id for key in self.links if key.from_id == id and key.type in HIERARCHY]
         del self.labels[id], self.props[id]
         self.links = {key: props for key, props in self.links.items() if id not in (key.from_id, key.to_id)}
-        for child in children if with_subtree else []:
-            self._delete(child, True)
 
     @staticmethod
     def _split(node: Node) -> tuple[str, str | None]:

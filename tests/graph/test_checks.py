@@ -58,7 +58,7 @@ BAD_VALUES = {
 @pytest.mark.parametrize("name", sorted(BAD_VALUES))
 def test_a_property_cannot_be(name: str, store: GraphStore) -> None:
     bad = {"fine": 1, "bad": BAD_VALUES[name]}
-    store.upsert_nodes([Node("t", {"Table"})])
+    store.apply([UpsertNodes([Node("t", {"Table"})])])
     for operation in (
         UpsertNodes([Node("u", {"Table"}), Node("v", {"Table"}, bad)]),
         PatchNodes([Patch("t", {"x": 1}), Patch("t", bad)]),
@@ -120,10 +120,10 @@ def test_a_batch_cannot_contain(name: str, store: GraphStore) -> None:
 def test_the_tenants_number_is_no_assets_id(store: GraphStore) -> None:
     own = str(store.tenant)
     with pytest.raises(InvalidGraphValue, match="Tenant node"):
-        store.upsert_nodes([Node(own, {"Table"})])
+        store.apply([UpsertNodes([Node(own, {"Table"})])])
     for code in ("", "x" * 65, 7):
         with pytest.raises(InvalidGraphValue, match=r"props\.code"):
-            store.upsert_nodes([Node(own, {"Tenant"}, {"code": code})])
+            store.apply([UpsertNodes([Node(own, {"Tenant"}, {"code": code})])])
 
 
 @pytest.mark.parametrize("tenant", [True, "1", 1.0, None, 2**63])
@@ -133,7 +133,7 @@ def test_a_tenant_is_a_number(graph: Graph, tenant: Any) -> None:
 
 
 def test_a_map_may_be_nested_up_to_the_limit_and_hold_any_integer(store: GraphStore) -> None:
-    store.upsert_nodes([Node("t", {"Table"}, {"deep": nested(99), "wide": {"n": 2**70}, "tuple": ("a", "b")})])
+    store.apply([UpsertNodes([Node("t", {"Table"}, {"deep": nested(99), "wide": {"n": 2**70}, "tuple": ("a", "b")})])])
     props = store.nodes(["t"])["t"].props
     assert props["wide"] == '{"n":1180591620717411303424}'
     assert props["tuple"] == ["a", "b"]

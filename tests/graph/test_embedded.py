@@ -60,10 +60,10 @@ def test_a_batch_that_changes_nothing_writes_no_node_and_costs_a_fixed_number_of
 def test_a_changed_node_gets_a_new_time_of_update_and_keeps_that_of_creation(engine: Engine) -> None:
     store = EmbeddedGraph.on(engine).for_tenant(random_tenant())
     times = select(graph_node.c.created_at, graph_node.c.updated_at, func.count().over())
-    store.upsert_nodes([Node("t", {"Table"}, {"x": 1})])
+    store.apply([UpsertNodes([Node("t", {"Table"}, {"x": 1})])])
     with engine.connect() as connection:
         created, updated, _ = connection.execute(times).one()
-    store.upsert_nodes([Node("t", {"Table"}, {"x": 2})])
+    store.apply([UpsertNodes([Node("t", {"Table"}, {"x": 2})])])
     with engine.connect() as connection:
         created_then, updated_then, _ = connection.execute(times).one()
     assert created_then == created

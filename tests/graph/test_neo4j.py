@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 from platform_defs.errors import GraphError
 from platform_defs.graph import cypher
 from platform_defs.graph.errors import GraphUnavailable
-from platform_defs.graph.model import Node
+from platform_defs.graph.model import Node, UpsertNodes
 from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
@@ -61,7 +61,7 @@ def test_text_is_found_by_the_full_text_indexes(neo4j: Neo4jGraph, session: driv
     store = neo4j.for_tenant(random_tenant())
     word = f"w{store.tenant}"
     try:
-        store.upsert_nodes([Node("q", {"SQL"}, {"content": f"select {word}", "tags": ["x", "y"]})])
+        store.apply([UpsertNodes([Node("q", {"SQL"}, {"content": f"select {word}", "tags": ["x", "y"]})])])
         session.run("CALL db.index.fulltext.awaitEventuallyConsistentIndexRefresh()").consume()
         query = (
             "CALL db.index.fulltext.queryNodes($index, $word) YIELD node RETURN node.id AS id, node.tenantId AS tenant"
@@ -79,7 +79,7 @@ def test_nodes_carry_the_tenant_and_the_times_of_creation_and_update(
     store = neo4j.for_tenant(random_tenant())
     own = str(store.tenant)
     try:
-        store.upsert_nodes([Node(own, {"Tenant"}, {"code": own}), Node("t", {"Table"})])
+        store.apply([UpsertNodes([Node(own, {"Tenant"}, {"code": own}), Node("t", {"Table"})])])
         query = (
             "MATCH (n {tenantId: $tenant}) RETURN n.id AS id, n.createdAt <= n.updatedAt AS timed ORDER BY timed, id"
         )
@@ -107,8 +107,12 @@ def test_each_vector_label_has_an_index_that_finds_the_nearest(
     store = neo4j.for_tenant(random_tenant())
     try:
         vectors = {"near": [1.0, 0.1], "far": [-1.0, 0.0]}
-        store.upsert_nodes(
-            [Node(id, {"SQL", "Knowledge_2_cosine"}, {"embedding": vector}) for id, vector in vectors.items()]
+        store.apply(
+            [
+                UpsertNodes(
+                    [Node(id, {"SQL", "Knowledge_2_cosine"}, {"embedding": vector}) for id, vector in vectors.items()]
+                )
+            ]
         )
         query = "CALL db.index.vector.queryNodes($index, 100, [1.0, 0.0]) YIELD node, score RETURN node, score"
         nodes = [row["node"] for row in session.run(query, index=names[0]).data()]
@@ -164,7 +168,7 @@ def test_a_server_that_is_not_there_is_one_line_within_the_timeouts(monkeypatch:
     engine = create_engine("sqlite://")
     graph = open_graph(Settings.load(), engine)
     try:
-        for attempt in (graph.ping, lambda: graph.for_tenant(1).upsert_nodes([Node("t", {"Table"})])):
+        for attempt in (graph.ping, lambda: graph.for_tenant(1).apply([UpsertNodes([Node("t", {"Table"})])])):
             with pytest.raises(GraphUnavailable, match=re.escape(f"Neo4j at {url} does not answer")) as caught:
                 attempt()
             assert "\n" not in str(caught.value)
@@ -191,13 +195,13 @@ def test_a_statement_that_waits_for_a_lock_ends_with_its_transaction_timeout(
     neo4j: Neo4jGraph, session: driver_package.Session
 ) -> None:
     store = neo4j.for_tenant(random_tenant())
-    store.upsert_nodes([Node("t", {"Table"})])
+    store.apply([UpsertNodes([Node("t", {"Table"})])])
     impatient = Neo4jGraph(require("neo4j"), timeouts=QUICK)
     try:
         with session.begin_transaction() as holder:
             holder.run("MATCH (n:Table {tenantId: $tenant}) SET n.held = true", tenant=store.tenant).consume()
             with pytest.raises(GraphUnavailable):
-                impatient.for_tenant(store.tenant).upsert_nodes([Node("t", {"Table"}, {"x": 1})])
+                impatient.for_tenant(store.tenant).apply([UpsertNodes([Node("t", {"Table"}, {"x": 1})])])
             holder.rollback()
         assert store.nodes(["t"])["t"].props == {}
     finally:

@@ -49,7 +49,7 @@ operations = st.one_of(
     st.builds(UpsertNodes, st.lists(st.one_of(assets, assets, tenant_nodes), max_size=6)),
     st.builds(UpsertEdges, st.lists(st.builds(Edge, types, ids, ids, props), max_size=8)),
     st.builds(PatchNodes, st.lists(patches, max_size=4)),
-    st.builds(DeleteNodes, st.lists(ids, max_size=2), st.booleans()),
+    st.builds(DeleteNodes, st.lists(ids, max_size=2)),
     st.builds(DeleteEdges, st.lists(st.builds(EdgeKey, types, ids, ids), max_size=3)),
 )
 batches = st.lists(st.lists(operations, min_size=1, max_size=6), min_size=1, max_size=4)
@@ -74,8 +74,8 @@ def bound(operation: Operation, tenant: int) -> Operation:
             return PatchNodes([Patch(own(patch.id), patch.props, patch.labels) for patch in some])
         case UpsertEdges(edges):
             return UpsertEdges([Edge(edge.type, own(edge.from_id), own(edge.to_id), edge.props) for edge in edges])
-        case DeleteNodes(some_ids, with_subtree):
-            return DeleteNodes([own(id) for id in some_ids], with_subtree)
+        case DeleteNodes(some_ids):
+            return DeleteNodes([own(id) for id in some_ids])
         case DeleteEdges(keys):
             return DeleteEdges([EdgeKey(key.type, own(key.from_id), own(key.to_id)) for key in keys])
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from platform_defs.access.tenants import Tenant
-from platform_defs.graph.model import Applied, Edge, EdgeKey, Node, Operation, UpsertEdges, UpsertNodes
+from platform_defs.graph.model import BatchResult, Edge, EdgeKey, Node, Operation, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import GraphStore, GraphTransaction
 from platform_defs.graph.steps import merge_props
 from platform_defs.lineage.facts import (
@@ -52,7 +52,7 @@ class PlainStore:
     def update(self, work: Callable[[GraphTransaction], T]) -> T:
         return work(self)
 
-    def apply(self, operations: Iterable[Operation]) -> Applied:
+    def apply(self, operations: Iterable[Operation]) -> BatchResult:
         steps = list(operations)
         for step in steps:
             if isinstance(step, UpsertNodes):
@@ -60,7 +60,7 @@ class PlainStore:
             self.model.apply([step])
             if isinstance(step, UpsertEdges):
                 assert all(edge.key in self.model.links for edge in step.edges), "an edge without its ends"
-        return Applied()
+        return BatchResult()
 
     def nodes(self, ids: Sequence[str]) -> Mapping[str, Node]:
         self.reads.append("nodes")
@@ -75,8 +75,8 @@ class PlainStore:
             if (key.from_id in ids or key.to_id in ids) and (types is None or key.type in types)
         ]
 
-    def links(self, keys: Sequence[EdgeKey]) -> Mapping[EdgeKey, Edge]:
-        self.reads.append("links")
+    def edges_by_key(self, keys: Sequence[EdgeKey]) -> Mapping[EdgeKey, Edge]:
+        self.reads.append("edges_by_key")
         return {key: Edge(*key, merge_props(self.model.links[key], {})) for key in keys if key in self.model.links}
 
     def stream(self) -> Iterator[Node | Edge]:

@@ -142,7 +142,7 @@ def test_a_group_of_known_tables_costs_two_reads_whatever_its_size() -> None:
     apply_events(store, TENANT, [run(1), run(2)])
     store.reads.clear()
     outcome = apply_events(store, TENANT, [run(at) for at in range(3, 103)])
-    assert store.reads == ["nodes", "links"]
+    assert store.reads == ["nodes", "edges_by_key"]
     # catalog, schema, three tables, two SQLs, the three columns of the lineage, and six edges
     assert outcome.writes == 16
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from platform_defs.access.tenants import Tenant
 from platform_defs.graph.embedded import EmbeddedGraph
-from platform_defs.graph.model import Edge, Node, Patch
+from platform_defs.graph.model import DeleteEdges, DeleteNodes, Edge, Node, Patch, PatchNodes, UpsertEdges, UpsertNodes
 from platform_defs.graph.neo4j import Neo4jGraph
 from platform_defs.graph.port import Graph, GraphStore
 from platform_defs.graph.text import graph_lines
@@ -163,7 +163,7 @@ def test_the_same_columns_said_again_cost_one_write(store: GraphStore, tenant: T
 def test_a_table_renamed_keeps_its_edges_tags_and_history(store: GraphStore, tenant: Tenant) -> None:
     apply_events(store, tenant, [event(1, *loaded(A, {"producer": "p"}, {"x": {}})), event(2, *RUN)])
     apply_events(store, tenant, [event(3, Exists(TAG, "Tag"), Linked("HAS_TAG", A, TAG))])
-    store.set_properties([Patch(A.id, {"summary": "by another system"})])
+    store.apply([PatchNodes([Patch(A.id, {"summary": "by another system"})])])
     assert not apply_events(store, tenant, [event(5, Renamed(A, C))]).needs_rebuild
     assert not apply_events(store, tenant, [event(4, Exists(A, "Table", {"description": "late"}))]).needs_rebuild
     nodes = store.nodes([A.id, C.id, column(C, "x").id])
@@ -196,11 +196,11 @@ def test_a_rebuild_removes_what_no_event_explains_and_keeps_what_others_wrote(
     events = [event(1, *loaded(A, {"producer": "p"}, {"x": {}})), event(2, *RUN)]
     apply_events(store, tenant, events, {SQL.id: 3})
     expected = lines(store)
-    store.upsert_nodes([Node("table:stray", {"Table"})])
-    store.upsert_edges([Edge("INPUT_OF", B.id, SQL.id), Edge("HAS_TAG", A.id, "table:stray")])
-    store.set_properties([Patch(A.id, {"producer": "forged"})])
-    store.delete_edges([next(edge.key for edge in store.edges([A.id]) if edge.type == "INPUT_OF")])
-    store.delete_nodes([column(B, "y").id])
+    store.apply([UpsertNodes([Node("table:stray", {"Table"})])])
+    store.apply([UpsertEdges([Edge("INPUT_OF", B.id, SQL.id), Edge("HAS_TAG", A.id, "table:stray")])])
+    store.apply([PatchNodes([Patch(A.id, {"producer": "forged"})])])
+    store.apply([DeleteEdges([next(edge.key for edge in store.edges([A.id]) if edge.type == "INPUT_OF")])])
+    store.apply([DeleteNodes([column(B, "y").id])])
     assert rebuilt(graph, tenant, events, migrated["sqlite"]) == 3
     assert lines(store) == expected
     assert store.nodes([SQL.id])[SQL.id].props["executionCount"] == 3

@@ -18,7 +18,7 @@ from platform_defs.access.tenants import DEMO_TENANT, Tenant, add_tenant
 from platform_defs.errors import GraphError
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphUnavailable, InvalidGraphValue
-from platform_defs.graph.model import Edge, Node, Patch
+from platform_defs.graph.model import Edge, Node, Patch, PatchNodes, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import Graph, GraphStore
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.errors import LineageError
@@ -122,10 +122,10 @@ def test_only_the_operators_rebuild_removes_what_forgotten_events_said(database:
     with database.begin() as connection:
         connection.execute(update(lineage_events).values(created_at=NOW - long_ago))
     assert delete_expired(database, graph, Retention(90, 7, 30), NOW).events == 4
-    store.upsert_nodes([Node("table:stray", {"Table"})])
+    store.apply([UpsertNodes([Node("table:stray", {"Table"})])])
     old = next(node for node in store.stream() if isinstance(node, Node) and node.props.get("name") == "t1")
-    store.set_properties([Patch(old.id, {"summary": "by another system"})])
-    store.upsert_edges([Edge("HAS_TABLE", old.id, "table:stray"), Edge("HAS_TAG", old.id, "table:stray")])
+    store.apply([PatchNodes([Patch(old.id, {"summary": "by another system"})])])
+    store.apply([UpsertEdges([Edge("HAS_TABLE", old.id, "table:stray"), Edge("HAS_TAG", old.id, "table:stray")])])
     before = list(graph_lines(store))
 
     committer.commit([item(database, created("sales.new", timedelta(minutes=10)))])

@@ -15,7 +15,7 @@ from platform_defs.graph.model import (
     UpsertEdges,
     UpsertNodes,
 )
-from platform_defs.graph.vocabulary import GONE, TOMBSTONE
+from platform_defs.graph.vocabulary import GONE_PREFIX, TOMBSTONE
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.codec import written_edge, written_node
 from platform_defs.lineage.merge.names import exists, floor
@@ -156,7 +156,7 @@ def _derived(state: State, ref: Ref, shown: bool) -> tuple[list[EdgeKey], list[E
         key = EdgeKey(OWNERSHIP[ref.kind], state.tenant, ref.id)
         return ([key], []) if shown else ([], [key])
     key = EdgeKey(HIERARCHY[ref.kind], ref.parent.id, ref.id)
-    hidden = EdgeKey(f"{GONE}{key.type}", key.from_id, key.to_id)
+    hidden = EdgeKey(f"{GONE_PREFIX}{key.type}", key.from_id, key.to_id)
     return ([key], [hidden]) if shown else ([hidden], [key])
 
 

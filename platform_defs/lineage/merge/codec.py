@@ -6,7 +6,7 @@ from typing import Any
 
 from platform_defs.canonical import canonical_json
 from platform_defs.graph.model import Edge, EdgeKey, Node
-from platform_defs.graph.vocabulary import GONE, KNOWLEDGE, TOMBSTONE, vector_dimension
+from platform_defs.graph.vocabulary import GONE_PREFIX, KNOWLEDGE, TOMBSTONE, vector_dimension
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.state import NAMED, NEVER, ColumnsState, EdgeState, IncomingRename, NodeState, Stamp
 
@@ -81,7 +81,7 @@ def written_node(id: str, state: NodeState, label: str | None, set_at: Stamp) ->
 def read_edge(edge: Edge) -> tuple[EdgeKey, EdgeState]:
     """The edge under its shown type."""
     facts: dict[str, Any] = json.loads(edge.props.get(FACTS, "{}"))
-    hidden = edge.type.startswith(GONE)
+    hidden = edge.type.startswith(GONE_PREFIX)
     props = facts.get("props", {}) if hidden else {k: v for k, v in edge.props.items() if not k.startswith("_")}
     state = EdgeState(
         at=Stamp(facts.get("at", NEVER)),
@@ -89,7 +89,7 @@ def read_edge(edge: Edge) -> tuple[EdgeKey, EdgeState]:
         props=dict(props),
         first=Stamp(facts.get("first", NEVER)),
     )
-    return EdgeKey(edge.type.removeprefix(GONE), edge.from_id, edge.to_id), state
+    return EdgeKey(edge.type.removeprefix(GONE_PREFIX), edge.from_id, edge.to_id), state
 
 
 def written_edge(key: EdgeKey, state: EdgeState, *, shown: bool) -> Edge:
@@ -102,7 +102,7 @@ def written_edge(key: EdgeKey, state: EdgeState, *, shown: bool) -> Edge:
         return Edge(*key, {**state.props, **({FACTS: canonical_json(facts)} if facts else {})})
     if state.props:
         facts["props"] = state.props
-    return Edge(f"{GONE}{key.type}", key.from_id, key.to_id, {FACTS: canonical_json(facts)} if facts else {})
+    return Edge(f"{GONE_PREFIX}{key.type}", key.from_id, key.to_id, {FACTS: canonical_json(facts)} if facts else {})
 
 
 def plain(props: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.port import GraphTransaction
-from platform_defs.graph.vocabulary import GONE
+from platform_defs.graph.vocabulary import GONE_PREFIX
 from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.merge.codec import FACTS, read_edge, read_node
 from platform_defs.lineage.merge.required import Required, find_required
@@ -37,18 +37,18 @@ def fetch(transaction: GraphTransaction, state: State, missing: Required) -> Non
         state.surrounded |= missing.around
     if missing.typed:
         types = {type for _, type in missing.typed}
-        both = sorted(types | {f"{GONE}{type}" for type in types})
+        both = sorted(types | {f"{GONE_PREFIX}{type}" for type in types})
         _add_edges(state, transaction.edges(sorted({id for id, _ in missing.typed}), types=both))
         state.asked_types |= missing.typed
     if missing.links:
         keys = [
             EdgeKey(f"{prefix}{key.type}", key.from_id, key.to_id)
             for key in sorted(missing.links)
-            for prefix in ("", GONE)
+            for prefix in ("", GONE_PREFIX)
             if state.nodes.get(key.from_id) and state.nodes.get(key.to_id)
         ]
         if keys:
-            _add_edges(state, transaction.links(keys).values())
+            _add_edges(state, transaction.edges_by_key(keys).values())
         state.asked_links |= missing.links
 
 

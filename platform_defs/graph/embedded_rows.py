@@ -1,0 +1,147 @@
+"""Reads of the embedded graph's tables for one tenant, with and without locks.
+
+Nodes are known outside by their id, a text; edges in the tables refer to them by number, which is shorter.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, select, tuple_
+
+from platform_defs.graph.model import Edge, EdgeKey, Node
+from platform_defs.graph.vocabulary import KNOWLEDGE, TENANT
+from platform_defs.store.chunks import chunks
+from platform_defs.store.tables.graph import graph_edge, graph_node
+
+IDS_PER_STATEMENT = 1000
+NODES_PER_PAGE = 1000
+
+_NODE_COLUMNS = (graph_node.c.node_id, graph_node.c.kind, graph_node.c.vector_label, graph_node.c.props)
+
+
+class NodeRow(NamedTuple):
+    """A stored node. Its properties stay text, so that they are compared as text: in Python True equals 1 and 1.0."""
+
+    kind: str
+    vector: str | None
+    props: str
+
+
+class EdgePlace(NamedTuple):
+    """An edge's key as the table has it, with the numbers of its nodes."""
+
+    from_node: int
+    type: str
+    to_node: int
+
+
+class TenantRows:
+    """The rows of one tenant; every statement carries the tenant."""
+
+    def __init__(self, tenant: int) -> None:
+        self._tenant = tenant
+
+    def nodes(self, connection: Connection, ids: Sequence[str]) -> dict[str, Node]:
+        return {
+            row.node_id: node_from(row)
+            for some in chunks(ids, IDS_PER_STATEMENT)
+            for row in connection.execute(self._select(*_NODE_COLUMNS).where(graph_node.c.node_id.in_(some)))
+        }
+
+    def lock_nodes(self, connection: Connection, ids: Sequence[str]) -> dict[str, NodeRow]:
+        """Locks the nodes that exist until the transaction ends, and returns them."""
+        return {
+            row.node_id: NodeRow(row.kind, row.vector_label, row.props)
+            for some in chunks(ids, IDS_PER_STATEMENT)
+            for row in connection.execute(
+                self._select(*_NODE_COLUMNS)
+                .where(graph_node.c.node_id.in_(some))
+                .order_by(graph_node.c.node_id)
+                .with_for_update()
+            )
+        }
+
+    def page_of_nodes(self, connection: Connection, after: str) -> Sequence[Row[Any]]:
+        query = self._select(graph_node.c.id, *_NODE_COLUMNS).where(graph_node.c.node_id > after)
+        return connection.execute(query.order_by(graph_node.c.node_id).limit(NODES_PER_PAGE)).all()
+
+    def some_numbers(self, connection: Connection, limit: int) -> Sequence[int]:
+        return connection.scalars(self._select(graph_node.c.id).limit(limit)).all()
+
+    def numbers(self, connection: Connection, ids: Collection[str], *, lock: bool = False) -> dict[str, int]:
+        """The numbers of the nodes that exist; `lock` keeps others from deleting these nodes."""
+        found: dict[str, int] = {}
+        for some in chunks(sorted(ids), IDS_PER_STATEMENT):
+            query = self._select(graph_node.c.node_id, graph_node.c.id).where(graph_node.c.node_id.in_(some))
+            if lock:
+                query = query.order_by(graph_node.c.node_id).with_for_update(read=True)
+            found |= {row.node_id: row.id for row in connection.execute(query)}
+        return found
+
+    def places(self, connection: Connection, keys: Sequence[EdgeKey]) -> list[EdgePlace]:
+        """Where these edges stand if they exist; without the edges whose nodes do not exist."""
+        numbers = self.numbers(connection, {id for key in keys for id in (key.from_id, key.to_id)})
+        return [
+            EdgePlace(numbers[key.from_id], key.type, numbers[key.to_id])
+            for key in keys
+            if key.from_id in numbers and key.to_id in numbers
+        ]
+
+    def edges(
+        self, connection: Connection, condition: ColumnElement[bool], types: Sequence[str] | None = None
+    ) -> list[Edge]:
+        begin, end, table = graph_node.alias("begin"), graph_node.alias("end"), graph_edge.c
+        query = (
+            select(table.type, begin.c.node_id.label("from_id"), end.c.node_id.label("to_id"), table.props)
+            .join(begin, and_(begin.c.tenant_id == table.tenant_id, begin.c.id == table.from_node))
+            .join(end, and_(end.c.tenant_id == table.tenant_id, end.c.id == table.to_node))
+            .where(table.tenant_id == self._tenant, condition)
+        )
+        if types is not None:
+            query = query.where(table.type.in_(types))
+        return [Edge(row.type, row.from_id, row.to_id, json.loads(row.props)) for row in connection.execute(query)]
+
+    def lock_edges(self, connection: Connection, places: Sequence[EdgePlace]) -> dict[EdgePlace, str]:
+        """Locks the edges that exist until the transaction ends, and returns their properties as text."""
+        table = graph_edge.c
+        return {
+            EdgePlace(row.from_node, row.type, row.to_node): row.props
+            for condition in self.at_places(places)
+            for row in connection.execute(
+                select(table.from_node, table.type, table.to_node, table.props)
+                .where(condition)
+                .order_by(table.from_node, table.to_node)
+                .with_for_update()
+            )
+        }
+
+    def at_places(self, places: Sequence[EdgePlace]) -> Iterator[ColumnElement[bool]]:
+        """Conditions that together pick the edges at these places, one per type and chunk.
+
+        Pairs under one type, because MariaDB takes six times as long over triples. The begins are repeated alone,
+        because SQLite finds no index for a pair and would walk all edges of the tenant.
+        """
+        by_type: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for place in sorted(places):
+            by_type[place.type].append((place.from_node, place.to_node))
+        table = graph_edge.c
+        for type, pairs in sorted(by_type.items()):
+            for some in chunks(pairs, IDS_PER_STATEMENT):
+                yield and_(
+                    table.tenant_id == self._tenant,
+                    table.type == type,
+                    table.from_node.in_({begin for begin, _ in some}),
+                    tuple_(table.from_node, table.to_node).in_(some),
+                )
+
+    def _select(self, *columns: Any) -> Select[Any]:
+        return select(*columns).where(graph_node.c.tenant_id == self._tenant)
+
+
+def node_from(row: Row[Any]) -> Node:
+    labels = {row.kind} if row.kind == TENANT else {row.kind, KNOWLEDGE}
+    if row.vector_label:
+        labels.add(row.vector_label)
+    return Node(row.node_id, frozenset(labels), json.loads(row.props))
