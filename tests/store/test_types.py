@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError, StatementError
 
 from platform_defs.canonical import sha256_hex
 from platform_defs.store.tables.arrivals import metrics_etl_log
-from platform_defs.store.tables.ingest import ing_cursor, ing_record, ing_schedule_instance
+from platform_defs.store.tables.ingest import ing_record, ing_schedule_instance
+from platform_defs.store.tables.ingest_cursors import ing_cursor
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 LOOKALIKES = [

@@ -11,7 +11,7 @@ from platform_defs.canonical import canonical_hash
 from platform_defs.ingest.codes import CursorType, Direction, NamespaceScope, Operation
 from platform_defs.ingest.spec.snapshot import instant_text
 from platform_defs.store.engine import read, transact
-from platform_defs.store.tables.ingest import ing_cursor, ing_cursor_event
+from platform_defs.store.tables.ingest_cursors import ing_cursor, ing_cursor_event
 from platform_defs.store.upsert import upsert
 
 _IDENTITY = ("provenance_code", "operation_code", "cursor_key", "namespace_scope_code", "namespace_key")

@@ -1,6 +1,29 @@
 """All tables in one place: importing this module fills the metadata."""
 
 from platform_defs.store.metadata import metadata
-from platform_defs.store.tables import access, arrivals, chains, graph, ingest, lineage, registry, webhooks, work
+from platform_defs.store.tables import (
+    access,
+    arrivals,
+    chains,
+    graph,
+    ingest,
+    ingest_cursors,
+    lineage,
+    registry,
+    webhooks,
+    work,
+)
 
-__all__ = ["access", "arrivals", "chains", "graph", "ingest", "lineage", "metadata", "registry", "webhooks", "work"]
+__all__ = [
+    "access",
+    "arrivals",
+    "chains",
+    "graph",
+    "ingest",
+    "ingest_cursors",
+    "lineage",
+    "metadata",
+    "registry",
+    "webhooks",
+    "work",
+]

@@ -1,50 +1,19 @@
-"""Tables of the ingest: schedule instance, plan, slice, task, run, batch, cursor, records and the shared rate gate."""
-
-from typing import Any
+"""Tables of ingest: schedule instance, plan, slice, task, run, batch, records and the shared rate gate."""
 
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, PrimaryKeyConstraint, Table, UniqueConstraint
 
 from platform_defs.store.metadata import created_at, id_column, metadata, now, updated_at
-from platform_defs.store.types import Fixed, Instant, Json, LongText, Str, WideNumber, utc_now
-
-CODE = Str(64)
-HASH = Fixed(64)
-
-
-def _provenance() -> Column[str]:
-    return Column("provenance_code", CODE, nullable=False)
-
-
-def _operation() -> Column[str]:
-    return Column("operation_code", Str(32), nullable=False)
-
-
-def _status(first: str) -> Column[str]:
-    return Column("status_code", Str(32), nullable=False, server_default=first)
-
-
-def _version() -> Column[int]:
-    return Column("version", BigInteger, nullable=False, server_default="0")
-
-
-def _ref(name: str, *, nullable: bool = True) -> Column[int]:
-    # the seeds build no physical foreign keys between these tables: archiving moves each of them on its own
-    return Column(name, BigInteger, nullable=nullable)
-
-
-def _window() -> list[Column[Any]]:
-    return [Column("window_from", Instant), Column("window_to", Instant)]
-
-
-def _cursor_identity() -> list[Column[Any]]:
-    return [
-        _provenance(),
-        _operation(),
-        Column("cursor_key", Str(128), nullable=False),
-        Column("namespace_scope_code", Str(32), nullable=False),
-        Column("namespace_key", HASH, nullable=False),
-    ]
-
+from platform_defs.store.tables.ingest_columns import (
+    CODE,
+    HASH,
+    operation,
+    provenance,
+    reference,
+    status,
+    version,
+    window,
+)
+from platform_defs.store.types import Instant, Json, LongText, Str, utc_now
 
 ing_schedule_instance = Table(
     "ing_schedule_instance",
@@ -56,7 +25,7 @@ ing_schedule_instance = Table(
     Column("trigger_type_code", Str(32), nullable=False),
     Column("triggered_at", Instant, nullable=False),
     Column("trigger_params", Json),
-    _provenance(),
+    provenance(),
     Column("endpoint_name", CODE),
     Column("operation_code", Str(32)),
     Column("expr_proto_hash", HASH),
@@ -71,11 +40,11 @@ ing_plan = Table(
     "ing_plan",
     metadata,
     id_column(),
-    _ref("schedule_instance_id", nullable=False),
+    reference("schedule_instance_id", nullable=False),
     Column("plan_key", Str(128), nullable=False),
-    _provenance(),
+    provenance(),
     Column("endpoint_name", CODE, nullable=False),
-    _operation(),
+    operation(),
     Column("expr_proto_hash", HASH, nullable=False),
     Column("expr_proto_snapshot", Json),
     Column("provenance_config_snapshot", Json),
@@ -83,10 +52,10 @@ ing_plan = Table(
     Column("spec_fingerprint", HASH),
     Column("slice_strategy_code", Str(32), nullable=False),
     Column("slice_params", Json),
-    *_window(),
-    _status("DRAFT"),
+    *window(),
+    status("DRAFT"),
     Column("record_remarks", Json),
-    _version(),
+    version(),
     created_at(),
     updated_at(),
     UniqueConstraint("plan_key", name="uk_plan_key"),
@@ -101,14 +70,14 @@ ing_plan_slice = Table(
     "ing_plan_slice",
     metadata,
     id_column(),
-    _ref("plan_id", nullable=False),
-    _provenance(),
+    reference("plan_id", nullable=False),
+    provenance(),
     Column("slice_no", Integer, nullable=False),
     Column("slice_signature_hash", HASH, nullable=False),
     Column("slice_spec", Json, nullable=False),
     Column("expr_hash", HASH, nullable=False),
     Column("expr_snapshot", Json),
-    _status("PENDING"),
+    status("PENDING"),
     created_at(),
     updated_at(),
     UniqueConstraint("plan_id", "slice_no", name="uk_slice_no"),
@@ -121,13 +90,13 @@ ing_task = Table(
     "ing_task",
     metadata,
     id_column(),
-    _ref("schedule_instance_id", nullable=False),
-    _ref("plan_id", nullable=False),
-    _ref("slice_id", nullable=False),
-    _provenance(),
+    reference("schedule_instance_id", nullable=False),
+    reference("plan_id", nullable=False),
+    reference("slice_id", nullable=False),
+    provenance(),
     Column("endpoint_name", CODE, nullable=False),
-    _operation(),
-    _ref("credential_id"),
+    operation(),
+    reference("credential_id"),
     Column("params", Json),
     Column("idempotent_key", HASH, nullable=False),
     Column("expr_hash", HASH, nullable=False),
@@ -139,12 +108,12 @@ ing_task = Table(
     Column("retry_count", Integer, nullable=False, server_default="0"),
     Column("last_error_code", CODE),
     Column("last_error_msg", LongText),
-    _status("QUEUED"),
+    status("QUEUED"),
     Column("scheduled_at", Instant, nullable=False, server_default=utc_now()),
     Column("started_at", Instant),
     Column("finished_at", Instant),
     Column("correlation_id", Str(128)),
-    _version(),
+    version(),
     created_at(),
     updated_at(),
     UniqueConstraint("idempotent_key", name="uk_task_idem"),
@@ -160,15 +129,15 @@ ing_task_run = Table(
     "ing_task_run",
     metadata,
     id_column(),
-    _ref("task_id", nullable=False),
+    reference("task_id", nullable=False),
     Column("attempt_no", Integer, nullable=False),
-    _provenance(),
-    _operation(),
-    _status("PLANNED"),
+    provenance(),
+    operation(),
+    status("PLANNED"),
     Column("checkpoint", Json),
     Column("stats", Json),
     Column("error", LongText),
-    *_window(),
+    *window(),
     Column("started_at", Instant),
     Column("finished_at", Instant),
     Column("last_heartbeat", Instant),
@@ -185,13 +154,13 @@ ing_task_run_batch = Table(
     "ing_task_run_batch",
     metadata,
     id_column(),
-    _ref("run_id", nullable=False),
-    _ref("task_id"),
-    _ref("slice_id"),
-    _ref("plan_id"),
+    reference("run_id", nullable=False),
+    reference("task_id"),
+    reference("slice_id"),
+    reference("plan_id"),
     Column("expr_hash", HASH),
-    _provenance(),
-    _operation(),
+    provenance(),
+    operation(),
     Column("batch_no", Integer, nullable=False),
     Column("page_no", Integer),
     Column("page_size", Integer),
@@ -200,12 +169,12 @@ ing_task_run_batch = Table(
     Column("before_token_hash", HASH),
     Column("after_token", LongText),
     Column("next_url", LongText),
-    *_window(),
+    *window(),
     Column("request_digest", Json),
     Column("response_digest", Json),
     Column("idempotent_key", HASH, nullable=False),
     Column("record_count", Integer, nullable=False, server_default="0"),
-    _status("PLANNED"),
+    status("PLANNED"),
     Column("committed_at", Instant),
     Column("error", LongText),
     Column("stats", Json),
@@ -222,93 +191,19 @@ ing_task_run_batch = Table(
     Index("idx_batch_prov_op_status", "provenance_code", "operation_code", "status_code", "committed_at"),
 )
 
-ing_cursor = Table(
-    "ing_cursor",
-    metadata,
-    id_column(),
-    *_cursor_identity(),
-    Column("cursor_type_code", Str(32), nullable=False),
-    Column("cursor_value", LongText, nullable=False),
-    Column("observed_max_value", LongText),
-    Column("normalized_instant", Instant),
-    Column("normalized_numeric", WideNumber),
-    _ref("schedule_instance_id"),
-    _ref("plan_id"),
-    _ref("slice_id"),
-    _ref("task_id"),
-    _ref("last_run_id"),
-    _ref("last_batch_id"),
-    Column("expr_hash", HASH),
-    _version(),
-    created_at(),
-    updated_at(),
-    UniqueConstraint(
-        "provenance_code",
-        "operation_code",
-        "cursor_key",
-        "namespace_scope_code",
-        "namespace_key",
-        name="uk_cursor_ns",
-    ),
-    Index("idx_cursor_time", "provenance_code", "operation_code", "normalized_instant"),
-    Index("idx_cursor_id", "provenance_code", "operation_code", "normalized_numeric"),
-    Index("idx_cursor_sort_time", "cursor_type_code", "normalized_instant"),
-    Index("idx_cursor_sort_id", "cursor_type_code", "normalized_numeric"),
-)
-
-ing_cursor_event = Table(
-    "ing_cursor_event",
-    metadata,
-    id_column(),
-    *_cursor_identity(),
-    Column("cursor_type_code", Str(32), nullable=False),
-    Column("direction_code", Str(32), nullable=False),
-    Column("prev_value", LongText),
-    Column("new_value", LongText, nullable=False),
-    Column("prev_instant", Instant),
-    Column("new_instant", Instant),
-    Column("prev_numeric", WideNumber),
-    Column("new_numeric", WideNumber),
-    Column("observed_max_value", LongText),
-    *_window(),
-    Column("idempotent_key", HASH, nullable=False),
-    _ref("schedule_instance_id"),
-    _ref("plan_id"),
-    _ref("slice_id"),
-    _ref("task_id"),
-    _ref("run_id"),
-    _ref("batch_id"),
-    Column("expr_hash", HASH),
-    Column("record_remarks", Json),
-    created_at(),
-    updated_at(),
-    UniqueConstraint("idempotent_key", name="uk_cur_evt_idem"),
-    Index(
-        "idx_cur_evt_timeline",
-        "provenance_code",
-        "operation_code",
-        "namespace_scope_code",
-        "namespace_key",
-        "created_at",
-    ),
-    Index("idx_cur_evt_instant", "provenance_code", "operation_code", "new_instant"),
-    Index("idx_cur_evt_numeric", "provenance_code", "operation_code", "new_numeric"),
-    Index("idx_cur_evt_lineage", "schedule_instance_id", "plan_id", "slice_id", "task_id", "run_id"),
-)
-
 ing_record = Table(
     "ing_record",
     metadata,
     id_column(),
-    _provenance(),
+    provenance(),
     Column("endpoint_name", CODE, nullable=False),
     Column("provider_id", Str(512), nullable=False),
     # the record's own time, by which a newer version replaces an older one; the row's times are the two below
     Column("updated_at", Instant, nullable=False),
     Column("record", Json, nullable=False),
     Column("expr_hash", HASH),
-    _ref("run_id"),
-    _ref("batch_id"),
+    reference("run_id"),
+    reference("batch_id"),
     Column("refresh_checked_at", Instant),
     # a number that is the same for the same provider_id everywhere: update buckets are its remainders
     Column("id_number", BigInteger, nullable=False, server_default="0"),
@@ -322,15 +217,15 @@ ing_outbox = Table(
     "ing_outbox",
     metadata,
     id_column(),
-    _provenance(),
+    provenance(),
     Column("endpoint_name", CODE, nullable=False),
     Column("provider_id", Str(512), nullable=False),
     Column("event_type", Str(32), nullable=False),
     Column("payload", Json, nullable=False),
     # the record's key and version: a batch that is committed twice publishes once
     Column("idempotent_key", HASH, nullable=False),
-    _ref("run_id"),
-    _ref("batch_id"),
+    reference("run_id"),
+    reference("batch_id"),
     created_at(),
     Column("published_at", Instant),
     UniqueConstraint("idempotent_key", name="uk_outbox_idem"),
@@ -341,7 +236,7 @@ ing_signal = Table(
     "ing_signal",
     metadata,
     id_column(),
-    _provenance(),
+    provenance(),
     Column("endpoint_name", CODE, nullable=False),
     Column("provider_id", Str(512), nullable=False),
     Column("id_number", BigInteger, nullable=False, server_default="0"),
@@ -349,8 +244,8 @@ ing_signal = Table(
     # who asked for the record: an API key, a command, the quarantine
     Column("requested_by", Str(128), nullable=False),
     Column("requested_at", Instant, nullable=False),
-    _status("OPEN"),
-    _ref("plan_id"),
+    status("OPEN"),
+    reference("plan_id"),
     created_at(),
     updated_at(),
     UniqueConstraint("provenance_code", "endpoint_name", "provider_id", name="uk_signal_provider_id"),
@@ -360,11 +255,11 @@ ing_signal = Table(
 ing_endpoint_block = Table(
     "ing_endpoint_block",
     metadata,
-    _provenance(),
+    provenance(),
     Column("endpoint_name", CODE, nullable=False),
     Column("reason", LongText, nullable=False),
     Column("error_code", CODE),
-    _ref("task_id"),
+    reference("task_id"),
     Column("blocked_at", Instant, nullable=False),
     PrimaryKeyConstraint("provenance_code", "endpoint_name"),
 )
@@ -373,9 +268,9 @@ ing_record_quarantine = Table(
     "ing_record_quarantine",
     metadata,
     id_column(),
-    _provenance(),
+    provenance(),
     Column("endpoint_name", CODE, nullable=False),
-    _operation(),
+    operation(),
     Column("provider_id", Str(512)),
     Column("reason_code", CODE, nullable=False),
     Column("field_path", Str(512)),
@@ -383,15 +278,15 @@ ing_record_quarantine = Table(
     Column("request_digest", Json),
     Column("response_fragment", Json),
     Column("expr_stack", Json),
-    _ref("schedule_instance_id"),
-    _ref("plan_id"),
-    _ref("slice_id"),
-    _ref("task_id"),
-    _ref("run_id"),
-    _ref("batch_id"),
+    reference("schedule_instance_id"),
+    reference("plan_id"),
+    reference("slice_id"),
+    reference("task_id"),
+    reference("run_id"),
+    reference("batch_id"),
     Column("expr_hash", HASH),
     Column("idempotent_key", HASH, nullable=False),
-    _status("OPEN"),
+    status("OPEN"),
     created_at(),
     updated_at(),
     UniqueConstraint("idempotent_key", name="uk_quarantine_idem"),
@@ -404,9 +299,9 @@ ing_rate_gate = Table(
     metadata,
     id_column(),
     Column("rate_key", Str(255), nullable=False),
-    _provenance(),
+    provenance(),
     Column("endpoint_name", CODE),
-    _ref("credential_id"),
+    reference("credential_id"),
     Column("tokens", Double, nullable=False),
     Column("refill_rate", Double, nullable=False),
     Column("refilled_at", Instant, nullable=False),
@@ -414,7 +309,7 @@ ing_rate_gate = Table(
     Column("cooldown_until", Instant),
     Column("limit_remaining", BigInteger),
     Column("window_reset_at", Instant),
-    _version(),
+    version(),
     created_at(),
     updated_at(),
     UniqueConstraint("rate_key", name="uk_rate_gate_key"),

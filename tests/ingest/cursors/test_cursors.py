@@ -16,7 +16,8 @@ from platform_defs.ingest.planning.planner import PlannedWork
 from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.ingest.spec.model import Spec
 from platform_defs.store.engine import read
-from platform_defs.store.tables.ingest import ing_cursor, ing_cursor_event, ing_plan
+from platform_defs.store.tables.ingest import ing_plan
+from platform_defs.store.tables.ingest_cursors import ing_cursor, ing_cursor_event
 from tests.ingest.planning.test_planner import BUSY, GRID, NOW, SPEC, end_tasks, plan, rows_of
 
 DAYS = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 10)]
