@@ -1,49 +1,31 @@
-"""Composes the API: routers of the four systems, the door, health, metrics, and errors in the right shape."""
+"""Composes the API from the registered systems, authentication, health, metrics and documentation."""
 
-import logging
+from contextlib import ExitStack
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
-from starlette.routing import Route
 
 from platform_defs.access.assertions import gateway_from
 from platform_defs.access.authenticator import Authenticator
-from platform_defs.api.arrivals import router as arrivals
-from platform_defs.api.arrivals import webhooks
-from platform_defs.api.arrivals.metrics import REST, ArrivalsCollector
-from platform_defs.api.arrivals.service import ArrivalService
-from platform_defs.api.chains import router as chains
 from platform_defs.api.http import docs
 from platform_defs.api.http.auth import SECURITY_SCHEMES, Door
 from platform_defs.api.http.drain import Drain, DrainMiddleware
-from platform_defs.api.http.errors import ApiError, error_response
+from platform_defs.api.http.error_handlers import add_error_handlers
+from platform_defs.api.http.errors import ErrorResponses
 from platform_defs.api.http.front import Front
-from platform_defs.api.lineage import router as lineage
-from platform_defs.api.lineage.metrics import LineageCollector
-from platform_defs.api.lineage.service import LineageService
 from platform_defs.api.observe import health, metrics
 from platform_defs.api.observe.bounded_metrics import BoundedCollector, NamedCollector
 from platform_defs.api.observe.metrics import Metrics
 from platform_defs.api.observe.runner_metrics import RunnerCollector
-from platform_defs.graph.errors import GraphUnavailable
+from platform_defs.api.system import ApiContext
+from platform_defs.api.systems import SYSTEMS
 from platform_defs.graph.port import Graph
 from platform_defs.settings import Settings
-from platform_defs.store.engine import is_transient
-from platform_defs.store.errors import StoreUnavailable
-
-log = logging.getLogger(__name__)
 
 ROUTERS: tuple[APIRouter, ...] = (
-    lineage.router,
-    arrivals.router,
-    webhooks.router,
-    chains.router,
+    *(router for system in SYSTEMS for router in system.routers),
     health.router,
     metrics.router,
     docs.router,
@@ -67,9 +49,9 @@ class PlatformApi(FastAPI):
 
 
 def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | None = None) -> FastAPI:
-    """The application; it owns neither engine nor graph, but services with threads and pools: `close(app)` at the end.
+    """Returns the application; whoever is done with it calls `close_services`, and closes engine and graph themselves.
 
-    `drain` is shared with the server that runs it.
+    `drain` is shared with the server that runs the application.
     """
     drain = drain or Drain()
     app = PlatformApi(
@@ -84,76 +66,41 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     app.state.engine = engine
     app.state.graph = graph
     app.state.metrics = Metrics()
-    app.state.lineage = LineageService(settings, engine, graph, app.state.metrics.registry)
-    app.state.arrivals = ArrivalService(settings, engine, app.state.metrics.registry)
-    app.state.metrics.registry.register(
-        BoundedCollector(
-            NamedCollector("runner", RunnerCollector(engine)),
-            NamedCollector("lineage", LineageCollector(engine)),
-            NamedCollector("arrivals", ArrivalsCollector(engine, settings), rest=REST),
-        )
-    )
-    drain.callbacks.append(app.state.arrivals.stop_waiting)
     app.state.readiness = health.Readiness(engine, graph)
     app.state.door = Door(Authenticator(engine, gateway_from(settings)) if settings.auth == "keys" else None)
+    context = ApiContext(settings, engine, graph, app.state.metrics.registry)
+    _open_services(app, context, drain)
+    context.registry.register(_database_metrics(context))
     for router in ROUTERS:
         app.include_router(router)
-    app.add_exception_handler(ApiError, _on_api_error)
-    app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
-    for unavailable in (StoreUnavailable, GraphUnavailable, DBAPIError):
-        app.add_exception_handler(unavailable, _on_store_unavailable)
-    # the last one added is the outermost: refusals while draining are logged and carry a request id too
-    app.add_middleware(DrainMiddleware, drain=drain)
-    app.add_middleware(Front, metrics=app.state.metrics)
+    errors = ErrorResponses({prefix: system.error_shape for system in SYSTEMS for prefix in system.prefixes})
+    add_error_handlers(app, ROUTERS, errors)
+    # The middleware added last is the outermost: a request refused while draining is logged and gets a request id too.
+    app.add_middleware(DrainMiddleware, drain=drain, errors=errors)
+    app.add_middleware(Front, metrics=app.state.metrics, errors=errors)
     return app
 
 
-def close(app: FastAPI) -> None:
-    app.state.arrivals.close()
-    app.state.lineage.close()
+def close_services(app: FastAPI) -> None:
+    """Closes what the systems opened for this application, such as threads and connection pools."""
+    services: ExitStack = app.state.services
+    services.close()
 
 
-def field_of(location: tuple[int | str, ...]) -> str:
-    """`body.nodes.0.id` -> `nodes[0].id`: how a caller would name the field."""
-    parts = location[1:] if location and location[0] in ("body", "query", "path", "header") else location
-    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-    return name.removeprefix(".") or "body"
+def _open_services(app: FastAPI, context: ApiContext, drain: Drain) -> None:
+    """Opens every system's service; if one cannot be opened, those before it are closed again."""
+    with ExitStack() as opened:
+        for system in SYSTEMS:
+            if system.open_service is not None:
+                service = system.open_service(context)
+                opened.callback(service.close)
+                drain.callbacks.append(service.stop_waiting)
+                setattr(app.state, system.name, service)
+        app.state.services = opened.pop_all()
 
 
-async def _on_api_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return error_response(request.url.path, error)
-
-
-async def _on_http_exception(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    path, headers = request.url.path, dict(error.headers or {})
-    message = str(error.detail)
-    if error.status_code == 404:
-        message = f"no such path: {path}; /docs lists what there is"
-    elif error.status_code == 405:
-        allowed = _allowed_methods(path)
-        headers["Allow"] = ", ".join(allowed) or headers.get("allow", "GET")
-        message = f"{request.method} is not possible here; expected {' or '.join(allowed) or 'another method'}"
-    return error_response(path, ApiError(error.status_code, message, headers=headers))
-
-
-async def _on_validation_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    problems = [f"{field_of(tuple(problem['loc']))}: {problem['msg']}" for problem in error.errors()]
-    return error_response(request.url.path, ApiError(400, "; ".join(problems)))
-
-
-async def _on_store_unavailable(request: Request, error: Exception) -> Response:
-    if isinstance(error, DBAPIError) and not is_transient(error):
-        raise error  # a mistake in a statement, which waiting does not mend
-    log.warning("a store does not answer", exc_info=error)
-    failure = ApiError(503, "a store does not answer; try again", headers={"Retry-After": "1"})
-    return error_response(request.url.path, failure)
-
-
-def _allowed_methods(path: str) -> list[str]:
-    """Every method of a path: the framework names only those of the first route that matches."""
-    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
-    return sorted({method for route in routes if route.path_regex.match(path) for method in route.methods or ()})
+def _database_metrics(context: ApiContext) -> BoundedCollector:
+    collectors = [NamedCollector("runner", RunnerCollector(context.engine))]
+    for system in SYSTEMS:
+        collectors += system.collectors(context)
+    return BoundedCollector(*collectors)

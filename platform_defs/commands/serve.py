@@ -19,7 +19,7 @@ def command(host: str | None, port: int | None) -> None:
     """
     # imported here: `platform serve --help` needs no web framework
     from platform_defs.access.tenants import DEMO_TENANT, add_tenant
-    from platform_defs.api.app import close, create_app
+    from platform_defs.api.app import close_services, create_app
     from platform_defs.api.http.drain import Drain
     from platform_defs.api.http.server import DrainingServer, bind, refuse_open_door
     from platform_defs.graph.open import open_graph
@@ -43,7 +43,7 @@ def command(host: str | None, port: int | None) -> None:
                 try:
                     DrainingServer(app, drain).run(sockets=[listener])
                 finally:
-                    close(app)
+                    close_services(app)
             finally:
                 graph.close()
         finally:

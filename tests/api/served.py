@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
-from platform_defs.api.app import close, create_app
+from platform_defs.api.app import close_services, create_app
 from platform_defs.api.http.drain import Drain
 from platform_defs.api.http.server import DrainingServer, bind, url_of
 from platform_defs.graph.open import open_graph
@@ -55,7 +55,7 @@ def served(engine: Engine, *, grace: float = 5.0, **settings: Any) -> Iterator[A
         finally:
             server.should_exit = True
             thread.join()
-            close(app)
+            close_services(app)
             graph.close()
 
 

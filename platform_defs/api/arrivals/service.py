@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.api.http.threads import off_loop
+from platform_defs.api.system import Service
 from platform_defs.arrivals import intake, recovery, task_log
 from platform_defs.arrivals.intake import Arrival, ArrivalOutcome
 from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT
@@ -49,7 +50,7 @@ class _Waiter:
     since: float
 
 
-class ArrivalService:
+class ArrivalService(Service):
     """What POST /api/open/kpi/srcTableComplete needs; `close()` at the end."""
 
     def __init__(self, settings: Settings, engine: Engine, registry: CollectorRegistry) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from platform_defs.api.http.errors import ApiError, error_response
+from platform_defs.api.http.errors import ApiError, ErrorResponses
 
 ANSWER_TIMEOUT_S = 1.0
 
@@ -35,8 +35,9 @@ class Drain:
 class Exchange:
     """One request and whether its answer has begun."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, errors: ErrorResponses) -> None:
         self._scope, self._receive, self._send = scope, receive, send
+        self._errors = errors
         self._task = asyncio.current_task()
         self._started = False
         self.given_up = False
@@ -51,25 +52,26 @@ class Exchange:
         # answered from here, not from the request's own task: a task that waits for a thread cannot be cancelled
         try:
             if not self._started:
-                await _unavailable(self._scope, self._receive, self._send)
+                await _answer_503(self._errors, self._scope, self._receive, self._send)
         finally:
             if self._task is not None:
                 self._task.cancel()
 
 
 class DrainMiddleware:
-    def __init__(self, app: ASGIApp, drain: Drain) -> None:
+    def __init__(self, app: ASGIApp, drain: Drain, errors: ErrorResponses) -> None:
         self._app = app
         self._drain = drain
+        self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         if self._drain.draining:
-            await _unavailable(scope, receive, send)
+            await _answer_503(self._errors, scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send)
+        exchange = Exchange(scope, receive, send, self._errors)
         self._drain.running.add(exchange)
         try:
             await self._app(scope, receive, exchange.send)
@@ -80,8 +82,8 @@ class DrainMiddleware:
             self._drain.running.discard(exchange)
 
 
-async def _unavailable(scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer_503(errors: ErrorResponses, scope: Scope, receive: Receive, send: Send) -> None:
     error = ApiError(
         503, "this process is stopping; send the request again", headers={"Connection": "close", "Retry-After": "1"}
     )
-    await error_response(scope["path"], error)(scope, receive, send)
+    await errors.response(scope["path"], error)(scope, receive, send)

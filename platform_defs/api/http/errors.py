@@ -1,11 +1,11 @@
-"""What a refused request sees: one status and one message, in the shape of the system that the path belongs to."""
+"""How a request is refused: with a status and a message, in the shape that clients of the path's system expect."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from starlette.responses import JSONResponse
 
-# Names on the wire where the HTTP phrase is not the name that clients of the seeds know.
+# Names in bodies where the HTTP phrase is not the name that clients know.
 _NAMES = {
     413: "payload_too_large",
     429: "rate_limited",
@@ -28,7 +28,7 @@ class ApiError(Exception):
 
 
 def status_name(status: int) -> str:
-    """`bad_request`, `unauthorized`, …: how a status is called in a body."""
+    """The name of a status in a body: `bad_request`, `unauthorized`, …"""
     if status in _NAMES:
         return _NAMES[status]
     try:
@@ -37,18 +37,37 @@ def status_name(status: int) -> str:
         return "error"
 
 
-def error_body(path: str, message: str, name: str) -> dict[str, str]:
-    if _belongs(path, "/api/openlineage") or _belongs(path, "/api/open"):
-        return {"status": name, "message": message}
-    if _belongs(path, "/api/v1"):
-        return {"error": message, "errorCode": name.upper()}
+# Makes the body of an answer from the message and the name of the status.
+ErrorShape = Callable[[str, str], dict[str, str]]
+
+
+def status_and_message(message: str, name: str) -> dict[str, str]:
+    return {"status": name, "message": message}
+
+
+def error_and_code(message: str, name: str) -> dict[str, str]:
+    return {"error": message, "errorCode": name.upper()}
+
+
+def error_alone(message: str, name: str) -> dict[str, str]:
     return {"error": message}
 
 
-def error_response(path: str, error: ApiError) -> JSONResponse:
-    body = error_body(path, error.message, error.name)
-    return JSONResponse(body, status_code=error.status, headers=error.headers)
+class ErrorResponses:
+    """Builds the answer to a refused request in the shape of the system that the path belongs to.
 
+    `shapes` maps the first part of a system's paths, such as `/api/v1`, to its shape; other paths get `error_alone`.
+    """
 
-def _belongs(path: str, prefix: str) -> bool:
-    return path == prefix or path.startswith(f"{prefix}/")
+    def __init__(self, shapes: Mapping[str, ErrorShape]) -> None:
+        self._shapes = dict(shapes)
+
+    def response(self, path: str, error: ApiError) -> JSONResponse:
+        body = self._shape(path)(error.message, error.name)
+        return JSONResponse(body, status_code=error.status, headers=error.headers)
+
+    def _shape(self, path: str) -> ErrorShape:
+        for prefix, shape in self._shapes.items():
+            if path == prefix or path.startswith(f"{prefix}/"):
+                return shape
+        return error_alone

@@ -8,7 +8,7 @@ import uuid
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from platform_defs.api.http.errors import ApiError, error_response
+from platform_defs.api.http.errors import ApiError, ErrorResponses
 from platform_defs.api.observe.metrics import Metrics
 from platform_defs.logs import request_id
 
@@ -22,9 +22,10 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class Front:
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, errors: ErrorResponses) -> None:
         self._app = app
         self._metrics = metrics
+        self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,7 +53,7 @@ class Front:
             if status:
                 raise  # half of an answer is out: only closing the connection tells the client
             failure = ApiError(500, f"internal error; the log has more under request id {identity}")
-            await error_response(scope["path"], failure)(scope, receive, send_with_id)
+            await self._errors.response(scope["path"], failure)(scope, receive, send_with_id)
         finally:
             self._metrics.in_flight.dec()
             self._record(scope, status, time.perf_counter() - started)

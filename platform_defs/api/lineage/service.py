@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from platform_defs.access.principal import Principal
+from platform_defs.api.system import Service
 from platform_defs.errors import PlatformError
 from platform_defs.graph.neo4j import Timeouts
 from platform_defs.graph.open import open_graph
@@ -46,7 +47,7 @@ LEAST_PACKET = 4 * 1024 * 1024
 STATEMENT, POOL, RETRY = 3 / 4, 1 / 2, 1 / 4
 
 
-class LineageService:
+class LineageService(Service):
     """Intake, sink and dead letters for POST /api/openlineage.
 
     `engine` and `graph` are the ones that the whole process uses; rebuilds, which may take longer, run on them.
