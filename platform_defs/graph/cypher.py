@@ -4,7 +4,7 @@ Labels and edge types cannot be parameters; they are filled in from the checked 
 for assets, which have one index over (tenantId, id) whatever their kind, and `Tenant` for the tenant's own node.
 """
 
-from platform_defs.graph.vocabulary import ASSET_KINDS
+from platform_defs.graph.vocabulary import ASSET_LABELS
 
 UPSERT_NODES = """
 UNWIND $rows AS row
@@ -131,7 +131,7 @@ CONSTRAINTS |= {
     f"{_CONSTRAINT_NAMES.get(kind, kind.lower())}_tenant_id_uk": (
         f"FOR (n:{kind}) REQUIRE (n.tenantId, n.id) IS UNIQUE"
     )
-    for kind in sorted(ASSET_KINDS)
+    for kind in sorted(ASSET_LABELS)
 }
 
 FULLTEXT_INDEXES = {

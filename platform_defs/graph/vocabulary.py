@@ -2,46 +2,21 @@
 
 import re
 
+from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.graph.errors import InvalidGraphValue
 
 TENANT = "Tenant"
 KNOWLEDGE = "Knowledge"
 
-ASSET_KINDS = frozenset(
-    {
-        "Catalog",
-        "Schema",
-        "Table",
-        "Column",
-        "SQL",
-        "AtomicMetric",
-        "DerivedMetric",
-        "CompositeMetric",
-        "WordRoot",
-        "Modifier",
-        "Unit",
-        "ValueDomain",
-        "Tag",
-    }
-)
+ASSET_LABELS = frozenset(label for kind in ASSET_KINDS.values() for label in kind.labels)
 # the kind of a hidden node: an asset that was dropped or renamed, or that only an edge has named so far
 TOMBSTONE = "Tombstone"
-KNOWLEDGE_KINDS = ASSET_KINDS | {TOMBSTONE}
+KNOWLEDGE_KINDS = ASSET_LABELS | {TOMBSTONE}
 KINDS = KNOWLEDGE_KINDS | {TENANT}
 
-VISIBLE_EDGE_TYPES = {
-    "HAS_SCHEMA",
-    "HAS_TABLE",
-    "HAS_COLUMN",
-    "HAS_METRIC",
-    "OWNS_CATALOG",
-    "OWNS_SQL",
-    "OWNS_TAG",
-    "OWNS_METRIC",
-    "OWNS_WORDROOT",
-    "OWNS_MODIFIER",
-    "OWNS_UNIT",
-    "OWNS_VALUEDOMAIN",
+HAS_METRIC = "HAS_METRIC"
+VISIBLE_EDGE_TYPES = {kind.edge for kind in ASSET_KINDS.values()} | {
+    HAS_METRIC,
     "INPUT_OF",
     "OUTPUT_TO",
     "DERIVES_FROM",

@@ -11,15 +11,13 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from platform_defs.canonical import canonical_hash
+from platform_defs.graph.asset_kinds import ASSET_KINDS
 
 
 @lru_cache(maxsize=1 << 16)
 def _id(kind: str, name: tuple[str, ...]) -> str:
     """The node id. Cached, because the merge needs the same few thousand ids again and again."""
     return f"{kind}:{canonical_hash(list(name))[:40]}"
-
-
-_ABOVE = {"schema": "catalog", "table": "schema", "column": "table"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Ref:
 
 @lru_cache(maxsize=1 << 16)
 def _parent(kind: str, name: tuple[str, ...]) -> Ref | None:
-    above = _ABOVE.get(kind)
+    above = ASSET_KINDS[kind].above
     return None if above is None else Ref(above, name[:-1])
 
 

@@ -5,21 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from platform_defs.canonical import canonical_json
+from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.graph.checks import INT64
 from platform_defs.lineage.facts import ColumnSet, Exists, Fact, Linked, Ref
-
-LABELS = {
-    "catalog": "Catalog",
-    "schema": "Schema",
-    "table": "Table",
-    "column": "Column",
-    "sql": "SQL",
-    "wordroot": "WordRoot",
-    "modifier": "Modifier",
-    "unit": "Unit",
-    "valuedomain": "ValueDomain",
-    "tag": "Tag",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +46,7 @@ class FactsBuilder:
             if (parent := ref.parent) is not None:
                 self.exists(parent)
             self._props[ref] = _props_of_name(ref)
-            self._labels[ref] = label or LABELS[ref.kind]
+            self._labels[ref] = label or ASSET_KINDS[ref.kind].labels[0]
             self._places[ref] = len(self._facts)
             self._facts.append(None)
         if props:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.graph.model import (
     DeleteEdges,
     DeleteNodes,
@@ -21,10 +22,7 @@ from platform_defs.lineage.merge.codec import written_edge, written_node
 from platform_defs.lineage.merge.names import exists, floor
 from platform_defs.lineage.merge.renames import lives
 from platform_defs.lineage.merge.state import (
-    HIERARCHY,
-    LABELS,
     NEVER,
-    OWNERSHIP,
     EdgeState,
     NodeState,
     Stamp,
@@ -153,16 +151,16 @@ def _stands(state: State, key: EdgeKey, edge: EdgeState) -> bool:
 def _derived(state: State, ref: Ref, shown: bool) -> tuple[list[EdgeKey], list[EdgeKey]]:
     """The edges that follow from the name: those to write and those to delete."""
     if ref.parent is None:
-        key = EdgeKey(OWNERSHIP[ref.kind], state.tenant, ref.id)
+        key = EdgeKey(ASSET_KINDS[ref.kind].edge, state.tenant, ref.id)
         return ([key], []) if shown else ([], [key])
-    key = EdgeKey(HIERARCHY[ref.kind], ref.parent.id, ref.id)
+    key = EdgeKey(ASSET_KINDS[ref.kind].edge, ref.parent.id, ref.id)
     hidden = EdgeKey(f"{GONE_PREFIX}{key.type}", key.from_id, key.to_id)
     return ([key], [hidden]) if shown else ([hidden], [key])
 
 
 def _label(node: NodeState) -> str:
     assert node.ref is not None
-    return node.label or LABELS[node.ref.kind]
+    return node.label or ASSET_KINDS[node.ref.kind].labels[0]
 
 
 def _set_at(state: State, ref: Ref | None) -> Stamp:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
+from platform_defs.graph.vocabulary import HAS_METRIC
 from platform_defs.lineage.facts import (
     ColumnSet,
     ColumnsUnlinked,
@@ -14,7 +15,7 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
-from platform_defs.lineage.merge.state import HAS_METRIC, Stamp, State
+from platform_defs.lineage.merge.state import Stamp, State
 
 
 def without_repeats(facts: Sequence[tuple[Stamp, Fact]]) -> list[tuple[Stamp, Fact]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from platform_defs.graph.model import EdgeKey
-from platform_defs.graph.vocabulary import TOMBSTONE
+from platform_defs.graph.vocabulary import HAS_METRIC, TOMBSTONE
 from platform_defs.lineage.facts import (
     ColumnSet,
     ColumnsUnlinked,
@@ -19,7 +19,7 @@ from platform_defs.lineage.facts import (
     Unlinked,
 )
 from platform_defs.lineage.merge.rules import digest_of
-from platform_defs.lineage.merge.state import DERIVED_TYPES, HAS_METRIC, Stamp, State, column_of, path
+from platform_defs.lineage.merge.state import DERIVED_TYPES, Stamp, State, column_of, path
 
 HAS_COLUMN = "HAS_COLUMN"
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from platform_defs.canonical import canonical_hash
 from platform_defs.graph.model import EdgeKey
+from platform_defs.graph.vocabulary import HAS_METRIC
 from platform_defs.lineage.facts import (
     ColumnSet,
     ColumnsUnlinked,
@@ -22,7 +23,6 @@ from platform_defs.lineage.merge.names import floor, resolve, unlinked_at
 from platform_defs.lineage.merge.renames import rename
 from platform_defs.lineage.merge.state import (
     DERIVED_TYPES,
-    HAS_METRIC,
     NAMED,
     NEVER,
     ColumnsState,

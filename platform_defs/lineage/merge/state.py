@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NewType
 
+from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.version import Version
@@ -12,37 +13,10 @@ from platform_defs.lineage.version import Version
 Stamp = NewType("Stamp", str)
 NEVER = Stamp("")  # before every stamp
 
-HIERARCHY = {"schema": "HAS_SCHEMA", "table": "HAS_TABLE", "column": "HAS_COLUMN"}
-OWNERSHIP = {
-    "catalog": "OWNS_CATALOG",
-    "sql": "OWNS_SQL",
-    "tag": "OWNS_TAG",
-    "metric": "OWNS_METRIC",
-    "wordroot": "OWNS_WORDROOT",
-    "modifier": "OWNS_MODIFIER",
-    "unit": "OWNS_UNIT",
-    "valuedomain": "OWNS_VALUEDOMAIN",
-}
-HAS_METRIC = "HAS_METRIC"
 # edges that follow from names; facts cannot say or deny them
-DERIVED_TYPES = frozenset(HIERARCHY.values()) | frozenset(OWNERSHIP.values())
+DERIVED_TYPES = frozenset(kind.edge for kind in ASSET_KINDS.values())
 # kinds whose readable name is the last part of the qualified one, and so follows a rename
-NAMED = frozenset({"catalog", "schema", "table", "column", "tag"})
-
-
-LABELS = {
-    "catalog": "Catalog",
-    "schema": "Schema",
-    "table": "Table",
-    "column": "Column",
-    "sql": "SQL",
-    "tag": "Tag",
-    "metric": "AtomicMetric",  # until a fact says which
-    "wordroot": "WordRoot",
-    "modifier": "Modifier",
-    "unit": "Unit",
-    "valuedomain": "ValueDomain",
-}
+NAMED = frozenset(kind.name for kind in ASSET_KINDS.values() if kind.shows_last_part)
 
 
 class NeedsRebuild(Exception):

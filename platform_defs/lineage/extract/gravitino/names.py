@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 from platform_defs.access.tenants import MAX_ID
+from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.facts import Ref
 
 SCHEME = "gravitino://"
-# how many parts the qualified name of an asset of each kind has
-_LEVELS = {"catalog": 2, "schema": 3, "table": 4, "column": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ def ref_of(kind: str, dataset: Dataset) -> Ref | None:
     namespace = parse_namespace(dataset.namespace)
     if namespace is None or not namespace.path:
         return None
-    wanted = _LEVELS[kind]
+    wanted = ASSET_KINDS[kind].name_parts
     # the namespace of a catalog should end with the metalake, but may also contain the catalog
     path = namespace.path[: wanted - 1] if kind == "catalog" else namespace.path
     missing = wanted - len(path)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from platform_defs.graph.asset_kinds import CONTAINERS
 from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.extract.columns import is_deleted
 from platform_defs.lineage.extract.facts_builder import ExtractedFacts
@@ -10,7 +11,7 @@ from platform_defs.lineage.extract.gravitino.names import ref_of
 from platform_defs.lineage.facts import Fact, Linked, LinkSet, Ref, Unlinked
 
 VALUE_DOMAIN_PREFIX = "vd:"
-_KINDS = ("catalog", "schema", "table", "column")
+
 _EDGES = frozenset({"HAS_TAG", "HAS_VALUE_DOMAIN"})
 
 
@@ -24,7 +25,7 @@ def associate_tags(event: Event) -> ExtractedFacts:
 def _facts(dataset: Dataset) -> list[Fact]:
     facet = dataset.facet("gravitinoTag")
     kind = str(facet.get("objectType", "")).lower()
-    tagged = ref_of(kind, dataset) if kind in _KINDS else None
+    tagged = ref_of(kind, dataset) if kind in CONTAINERS else None
     if tagged is None:
         return []
     if is_deleted(facet):
