@@ -12,7 +12,8 @@ from sqlalchemy import Engine, delete, event, func, select
 
 from platform_defs.store import upsert as module
 from platform_defs.store.tables.chains import job_run_node
-from platform_defs.store.tables.ingest import ing_rate_quota, ing_record
+from platform_defs.store.tables.ingest import ing_record
+from platform_defs.store.tables.rate_gate import rate_gate
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.store.upsert import upsert
 
@@ -100,18 +101,18 @@ def test_only_the_named_columns_change(engine: Engine) -> None:
 
 
 def test_an_existing_value_can_be_part_of_the_new_one(engine: Engine) -> None:
-    used = ing_rate_quota.c.used_count
-    quota = {"rate_key": "k", "window_code": "DAY", "window_from": NOON, "quota_limit": 100, "used_count": 3}
+    count = rate_gate.c.hour_count
+    three = {"gate_key": "k", "hour_count": 3}
     with engine.begin() as connection:
         for _ in range(3):
             upsert(
                 connection,
-                ing_rate_quota,
-                [quota, quota],
-                key=["rate_key", "window_code", "window_from"],
-                update=lambda new: {"used_count": used + new.used_count},
+                rate_gate,
+                [three, three],
+                key=["gate_key"],
+                update=lambda new: {"hour_count": count + new.hour_count},
             )
-        assert connection.execute(select(used)).scalars().all() == [18]
+        assert connection.execute(select(count)).scalars().all() == [18]
 
 
 def test_a_condition_may_compare_with_a_value_of_the_caller(engine: Engine) -> None:

@@ -1,6 +1,6 @@
-"""Tables of ingest: schedule instance, plan, slice, task, run, batch, records and the shared rate gate."""
+"""Tables of ingest: schedule instance, plan, slice, task, run, batch and records."""
 
-from sqlalchemy import BigInteger, Column, Double, Index, Integer, PrimaryKeyConstraint, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, UniqueConstraint
 
 from platform_defs.store.metadata import created_at, id_column, metadata, now, updated_at
 from platform_defs.store.tables.ingest_columns import (
@@ -292,40 +292,4 @@ ing_record_quarantine = Table(
     UniqueConstraint("idempotent_key", name="uk_quarantine_idem"),
     Index("idx_quarantine_status", "provenance_code", "endpoint_name", "status_code", "created_at"),
     Index("idx_quarantine_batch", "run_id", "batch_id"),
-)
-
-ing_rate_gate = Table(
-    "ing_rate_gate",
-    metadata,
-    id_column(),
-    Column("rate_key", Str(255), nullable=False),
-    provenance(),
-    Column("endpoint_name", CODE),
-    reference("credential_id"),
-    Column("tokens", Double, nullable=False),
-    Column("refill_rate", Double, nullable=False),
-    Column("refilled_at", Instant, nullable=False),
-    Column("raised_at", Instant),
-    Column("cooldown_until", Instant),
-    Column("limit_remaining", BigInteger),
-    Column("window_reset_at", Instant),
-    version(),
-    created_at(),
-    updated_at(),
-    UniqueConstraint("rate_key", name="uk_rate_gate_key"),
-)
-
-ing_rate_quota = Table(
-    "ing_rate_quota",
-    metadata,
-    id_column(),
-    Column("rate_key", Str(255), nullable=False),
-    Column("window_code", Str(16), nullable=False),
-    Column("window_from", Instant, nullable=False),
-    Column("quota_limit", BigInteger, nullable=False),
-    Column("reserved_count", BigInteger, nullable=False, server_default="0"),
-    Column("used_count", BigInteger, nullable=False, server_default="0"),
-    created_at(),
-    updated_at(),
-    UniqueConstraint("rate_key", "window_code", "window_from", name="uk_rate_quota_window"),
 )
