@@ -4,6 +4,7 @@ PlatformError
 ├── SettingsError       the environment asks for something impossible
 ├── StoreError          the database refused; see store/errors.py for its tree
 ├── GraphError          the graph refused; see graph/errors.py
+├── HttpError           a request to another system failed; see http_door/errors.py
 ├── AccessError         who is asking could not be established; see access/errors.py
 ├── SourceError         a named data source is not known or refused a query; see sources.py
 ├── YamlFileError       a YAML file is refused; one line for each problem, see yaml_lines.py
@@ -38,6 +39,10 @@ class StoreError(PlatformError):
 
 class GraphError(PlatformError):
     """The graph store could not do what was asked."""
+
+
+class HttpError(PlatformError):
+    """A request to another system could not be sent, or its answer is of no use."""
 
 
 class AccessError(PlatformError):

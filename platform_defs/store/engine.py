@@ -48,15 +48,17 @@ def open_engine(
     pool_size: int = 10,
     socket_timeout: int | None = SOCKET_TIMEOUT_S,
     patience: Patience = Patience(),  # noqa: B008  # frozen
+    autocommit: bool = False,
 ) -> Engine:
     """An engine with the settings the platform relies on; it connects on first use.
 
-    socket_timeout bounds one statement; only a migration, which may rebuild a large table, goes without.
+    socket_timeout bounds one statement; only a migration, which may rebuild a large table, goes without. autocommit
+    makes each statement its own transaction on a server: what is locked is then never held by a client that hangs.
     """
     url = make_url(url)
     if url.get_backend_name() == "sqlite":
         return _open_sqlite(url, pool_size, patience)
-    return _open_mysql(url, pool_size, socket_timeout, patience)
+    return _open_mysql(url, pool_size, socket_timeout, patience, autocommit)
 
 
 def transact(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
@@ -192,11 +194,11 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
         time.sleep(random.uniform(0.005, 0.02))
 
 
-def _open_mysql(url: URL, pool_size: int, socket_timeout: int | None, patience: Patience) -> Engine:
+def _open_mysql(url: URL, pool_size: int, socket_timeout: int | None, patience: Patience, autocommit: bool) -> Engine:
     keep_statements_as_written()
     engine = create_engine(
         url,
-        isolation_level="READ COMMITTED",
+        isolation_level="AUTOCOMMIT" if autocommit else "READ COMMITTED",
         paramstyle="format",  # the driver fills positions twice as fast as names
         connect_args={
             "connection_timeout": patience.connect,

@@ -1,0 +1,108 @@
+"""Functions that every store has under another name, and statements that are compiled once and run many times."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, CursorResult, Engine, bindparam
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.expression import FunctionElement
+
+from platform_defs.store.types import is_mysql
+
+Number = ColumnElement[Any]
+
+
+class _Numeric(FunctionElement[Any]):
+    type = BigInteger()
+    inherit_cache = True
+
+
+class greatest(_Numeric):
+    """The largest of its arguments."""
+
+
+class least(_Numeric):
+    """The smallest of its arguments."""
+
+
+class whole_quotient(_Numeric):
+    """Division of integers, rounded down."""
+
+
+class report_number(_Numeric):
+    """Its argument, which an UPDATE on MySQL also reports to the client as the id that it inserted last."""
+
+
+class server_now_us(_Numeric):
+    """Microseconds since 1970 by the clock of the database server, the same throughout a statement."""
+
+
+def _call(name: str, element: _Numeric, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"{name}({compiler.process(element.clauses, **kw)})"
+
+
+def _infix(operator: str, element: _Numeric, compiler: SQLCompiler, **kw: Any) -> str:
+    left, right = element.clauses
+    return f"(({compiler.process(left, **kw)}) {operator} ({compiler.process(right, **kw)}))"
+
+
+@compiles(greatest)
+def _greatest(element: greatest, compiler: SQLCompiler, **kw: Any) -> str:
+    return _call("GREATEST" if is_mysql(compiler.dialect) else "MAX", element, compiler, **kw)
+
+
+@compiles(least)
+def _least(element: least, compiler: SQLCompiler, **kw: Any) -> str:
+    return _call("LEAST" if is_mysql(compiler.dialect) else "MIN", element, compiler, **kw)
+
+
+@compiles(whole_quotient)
+def _whole_quotient(element: whole_quotient, compiler: SQLCompiler, **kw: Any) -> str:
+    return _infix("DIV" if is_mysql(compiler.dialect) else "/", element, compiler, **kw)
+
+
+@compiles(report_number)
+def _report_number(element: report_number, compiler: SQLCompiler, **kw: Any) -> str:
+    return _call("LAST_INSERT_ID" if is_mysql(compiler.dialect) else "", element, compiler, **kw)
+
+
+@compiles(server_now_us)
+def _server_now_us(element: server_now_us, compiler: SQLCompiler, **kw: Any) -> str:
+    # independent of the session's time zone
+    return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+
+def number(name: str) -> Number:
+    """An integer that the caller gives with each execution."""
+    return bindparam(name, type_=BigInteger())
+
+
+class StoreClock:
+    """The instant by which a statement decides: the server's; on SQLite this machine's, which is everybody's there."""
+
+    def __init__(self, engine: Engine, now_us: Callable[[], int] | None = None) -> None:
+        """`now_us` replaces both."""
+        self._now_us = now_us or (None if is_mysql(engine.dialect) else lambda: time.time_ns() // 1000)
+        self.now: Number = server_now_us() if self._now_us is None else number("now_us")
+
+    def values(self) -> dict[str, int]:
+        """Asked for inside the transaction, which on SQLite has waited for its turn: times must not go back."""
+        return {} if self._now_us is None else {"now_us": self._now_us()}
+
+
+class Prepared:
+    """A statement as the driver takes it: SQLAlchemy would spend longer on it than the server does."""
+
+    def __init__(self, engine: Engine, statement: Executable) -> None:
+        compiled = statement.compile(dialect=engine.dialect)  # type: ignore[attr-defined]
+        assert isinstance(compiled, SQLCompiler)
+        self._text = str(compiled)
+        self._names = list(compiled.positiontup or [])
+        self._constants = {name: value for name, value in compiled.params.items() if value is not None}
+
+    def run(self, connection: Connection, values: dict[str, Any]) -> CursorResult[Any]:
+        given = {**self._constants, **values}
+        return connection.exec_driver_sql(self._text, tuple(given[name] for name in self._names))
