@@ -9,6 +9,7 @@ from typing import TypeVar
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from platform_defs.errors import one_line
 from platform_defs.rate_gate.clock import Clock
 from platform_defs.store.engine import is_transient
 from platform_defs.store.errors import StoreUnavailable
@@ -60,9 +61,8 @@ class Outage:
         with self._lock:
             is_new, self._retry_at = self._retry_at is None, self._clock.monotonic() + RETRY_S
         if is_new:
-            reason = str(error).splitlines()[0]
             _logger.warning(
-                "rate gate: the database is silent, each process keeps to a low rate of its own: %s", reason
+                "rate gate: the database is silent, each process keeps to a low rate of its own: %s", one_line(error)
             )
 
     def _end(self) -> bool:
