@@ -1,15 +1,11 @@
-"""Dagster assets and jobs, one module per kind of work; this module only gathers them."""
+"""Dagster assets and jobs, one module or package per system. A new system adds itself to SYSTEMS."""
 
 from dagster import Definitions
 
-from assets import arrivals, lineage, models, retention, selfcheck
+from assets import arrivals, lineage, selfcheck, webhooks
+
+SYSTEMS = (arrivals, lineage, selfcheck, webhooks)
 
 
 def definitions() -> Definitions:
-    return Definitions.merge(
-        arrivals.definitions(),
-        lineage.definitions(),
-        models.definitions(),
-        retention.definitions(),
-        selfcheck.definitions(),
-    )
+    return Definitions.merge(*(system.definitions() for system in SYSTEMS))

@@ -22,13 +22,13 @@ import httpx
 from sqlalchemy import Engine, event, insert, text
 from sqlalchemy.engine import make_url
 
-from platform_defs.arrivals import recovery
 from platform_defs.arrivals.readiness import Verdict, judge
 from platform_defs.arrivals.standings import standings_of_dependents
+from platform_defs.arrivals.sweep import sweep_arrivals
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import open_engine, read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_input
-from tests.arrivals.world import add_models, task_log
+from tests.arrivals.world import add_models, logged_tasks
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.conftest import server_environment
 from tests.e2e.platform_up import PlatformUp
@@ -79,7 +79,7 @@ def starts(caller: Caller, engine: Engine, table: str, model_id: str, times: int
         op_time = str(next(BATCHES))
         asked = datetime.now(UTC)
         caller.post(table, op_time)
-        (task,) = task_log(engine, model_id, op_time)
+        (task,) = logged_tasks(engine, model_id, op_time)
         spans.append((task.start_time - asked).total_seconds() * 1000)
     return spans
 
@@ -127,7 +127,7 @@ def readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[f
     event.remove(engine, "before_cursor_execute", count)
     return (
         _median(times, lambda: read(engine, judge_arrival)),
-        _median(3, lambda: recovery.sweep_arrivals(engine, timedelta(days=7), datetime.now(UTC))),
+        _median(3, lambda: sweep_arrivals(engine, timedelta(days=7), datetime.now(UTC))),
         queries,
     )
 

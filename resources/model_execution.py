@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 from dagster import ConfigurableResource, ResourceDependency
 
-from platform_defs.arrivals.execution import ExecutionEnvironment
+from platform_defs.arrivals.executions.model_run import ExecutionEnvironment
 from platform_defs.arrivals.notify.kpi_message import notify_subscribers
 from platform_defs.settings import Settings
 from platform_defs.sources import Sources

@@ -1,9 +1,14 @@
-"""Dagster sensors and schedules: thin shells over decisions that the domain packages make."""
+"""Dagster sensors and schedules, one module per system: thin shells over decisions that the systems make.
+
+A new system adds itself to SYSTEMS.
+"""
 
 from dagster import Definitions
 
-from sensors import arrivals, lineage, retention, work
+from sensors import arrivals, lineage, work
+
+SYSTEMS = (arrivals, lineage, work)
 
 
 def definitions() -> Definitions:
-    return Definitions.merge(arrivals.definitions(), lineage.definitions(), retention.definitions(), work.definitions())
+    return Definitions.merge(*(system.definitions() for system in SYSTEMS))

@@ -16,10 +16,11 @@ from dagster import (
 )
 from sqlalchemy import Engine
 
-from assets.arrivals import arrival_report, model_run, webhook_send
+from assets.arrivals.jobs import arrival_report, model_run
+from assets.arrivals.model_assets import ROWS
 from assets.lineage import lineage_apply
-from assets.models import ROWS
 from assets.selfcheck import selfcheck
+from assets.webhooks import webhook_send
 from platform_defs.runner.closing import close
 from platform_defs.runner.code_server import CodeServer, ask
 from platform_defs.runner.kinds_of_work import job_launch

@@ -1,4 +1,4 @@
-"""Rows of some batches, in a form that every optimiser looks up by its index: SQLite reads a table whole for tuples."""
+"""Batches as pairs of a name and an opTime, and the SQL condition that finds their rows."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, false, or_
 
-Batch = tuple[str, str]  # a model or a table, and an opTime
+# The id of a model or the name of a table, and an opTime.
+Batch = tuple[str, str]
 
 
 def _exactly(op_time: str) -> Sequence[str]:
@@ -16,13 +17,17 @@ def _exactly(op_time: str) -> Sequence[str]:
 def in_batches(
     name: ColumnElement[Any],
     op_time: ColumnElement[Any],
-    wanted: Iterable[Batch],
+    batches: Iterable[Batch],
     spellings: Callable[[str], Sequence[str]] = _exactly,
 ) -> ColumnElement[bool]:
+    """SQL condition: name and opTime of the row are one of the batches, in any of the opTime's spellings.
+
+    The condition lists names per opTime instead of comparing tuples, because SQLite uses no index for tuples.
+    """
     names: dict[str, set[str]] = defaultdict(set)
-    for one, batch in wanted:
-        names[batch].add(one)
+    for batch_name, batch_op_time in batches:
+        names[batch_op_time].add(batch_name)
     return or_(
         false(),
-        *(and_(op_time.in_(spellings(batch)), name.in_(sorted(found))) for batch, found in sorted(names.items())),
+        *(and_(op_time.in_(spellings(value)), name.in_(sorted(found))) for value, found in sorted(names.items())),
     )

@@ -1,4 +1,8 @@
-"""What Dagster has not heard of: the database remembers which version of an arrival, and which execution, it has."""
+"""Which arrivals and executions Dagster has not been told of.
+
+The database notes which version of an arrival, and which execution, was reported. What a crash left unreported is
+therefore found and reported later.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,30 +10,30 @@ from datetime import datetime
 
 from sqlalchemy import Connection, and_, or_, select, update
 
-from platform_defs.arrivals.execution import ExecutionResult
+from platform_defs.arrivals.executions.model_run import ExecutionResult
+from platform_defs.arrivals.executions.task_log import TaskStatus
 from platform_defs.arrivals.matching import arrivals_per_dependency
 from platform_defs.arrivals.models.compute import Counts
 from platform_defs.arrivals.op_time import batch_of
-from platform_defs.arrivals.task_log import TaskStatus
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_task_log
 
 
 @dataclass(frozen=True)
 class ArrivalReport:
-    """An arrival as it is reported: on every dependency that it meets."""
+    """An arrival to report, with every dependency that it satisfies: each is an asset of its own."""
 
     id: int
     table: str
     op_time: str
-    arrival_time: datetime | None  # None where an ETL job wrote what is no time
+    arrival_time: datetime | None  # None if an ETL job wrote a text that is no time
     dependencies: tuple[str, ...]
 
 
 def unreported_arrivals(connection: Connection, since: datetime, limit: int) -> list[ArrivalReport]:
-    """Arrivals for published models, the oldest first, in a version that nobody reported."""
+    """Arrivals for published models that were not reported in their present version, the oldest first."""
     log = metrics_etl_log.c
-    untold = or_(log.reported_time.is_(None), log.reported_time != log.arrival_time)
-    found = arrivals_per_dependency(since, untold).subquery("found")
+    unreported = or_(log.reported_time.is_(None), log.reported_time != log.arrival_time)
+    found = arrivals_per_dependency(since, unreported).subquery("found")
     oldest = select(found.c.id).distinct().order_by(found.c.id).limit(limit).subquery("oldest")
     query = (
         select(found.c.id, found.c.table_name, found.c.op_time, found.c.arrival_time, found.c.dependency)
@@ -37,31 +41,35 @@ def unreported_arrivals(connection: Connection, since: datetime, limit: int) -> 
         .distinct()
         .order_by(found.c.id, found.c.dependency)
     )
-    arrivals: dict[int, ArrivalReport] = {}
+    reports: dict[int, ArrivalReport] = {}
     for id_, table, op_time, arrival_time, dependency in connection.execute(query):
-        before = arrivals[id_].dependencies if id_ in arrivals else ()
-        arrivals[id_] = ArrivalReport(id_, table, batch_of(op_time), arrival_time, (*before, dependency))
-    return list(arrivals.values())
+        before = reports[id_].dependencies if id_ in reports else ()
+        reports[id_] = ArrivalReport(id_, table, batch_of(op_time), arrival_time, (*before, dependency))
+    return list(reports.values())
 
 
-def mark_arrivals_reported(connection: Connection, reported: Sequence[ArrivalReport]) -> None:
-    """Notes what was reported; an arrival that came again meanwhile stays unreported."""
-    versions = {arrival.id: arrival.arrival_time for arrival in reported}
+def mark_arrivals_reported(connection: Connection, reports: Sequence[ArrivalReport]) -> None:
+    """Notes that these versions were reported; an arrival that came again meanwhile stays unreported."""
+    versions = {report.id: report.arrival_time for report in reports}
     log = metrics_etl_log.c
     present = connection.execute(select(log.id, log.arrival_time).where(log.id.in_(versions)).with_for_update())
     same = [id_ for id_, arrival_time in present if arrival_time == versions[id_]]
     if same:
-        # copied, not written: on SQLite the query above compares texts, as ETL jobs spell them
+        # The column is copied, because on SQLite unreported_arrivals compares texts: an ETL job may have written the
+        # time in another form than we would.
         connection.execute(update(metrics_etl_log).where(log.id.in_(same)).values(reported_time=log.arrival_time))
 
 
 def unreported_executions(
     connection: Connection, since: datetime, until: datetime, limit: int
 ) -> list[ExecutionResult]:
-    """Successful executions that ended in that time and whose run died before it told Dagster, the oldest first."""
+    """Successful executions that ended in this time and whose run died before it told Dagster, the oldest first.
+
+    An execution is left out if a later one of the same batch succeeded: reported now, its counts would hide the newer
+    ones.
+    """
     task, later = metrics_task_log, metrics_task_log.alias("later")
-    # one that was followed by another is left out: told now, its counts would stand above the newer ones
-    followed = (
+    superseded = (
         select(later.c.id)
         .where(
             and_(later.c.model_id == task.c.model_id, later.c.op_time == task.c.op_time),
@@ -72,7 +80,7 @@ def unreported_executions(
     query = (
         select(task)
         .where(task.c.status == TaskStatus.SUCCESS, task.c.reported_at.is_(None))
-        .where(task.c.end_time >= since, task.c.end_time < until, ~followed)
+        .where(task.c.end_time >= since, task.c.end_time < until, ~superseded)
         .order_by(task.c.id)
         .limit(limit)
     )

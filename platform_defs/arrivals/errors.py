@@ -1,15 +1,21 @@
 """What can go wrong with arrivals, models and subscriptions to KPIs; see webhooks/errors.py for deliveries.
 
 ArrivalsError
-├── InvalidArrival      400: a field of the request is not what it must be; `field` names it
-├── UnknownModel        no such model
-├── AlreadyRunning      the batch is being executed: the seed's message, as it goes over the wire
+├── InvalidArrival      400: a field of the request is wrong; `field` names it
+├── UnknownModel        no model has this id
+├── AlreadyRunning      the batch is being executed; the message is the seed's and goes over the wire
+├── Contended           two processes queued the same batch at the same moment; the later one tries again
+├── TakenOver           the recovery took this process for dead and closed its execution: nothing it does may count
 ├── ModelFailed         an execution failed; the message goes into the task log and the answer
-├── InvalidSubscription 400: a field of a new subscription is not what it must be; `field` names it
+├── InvalidSubscription 400: a field of a new subscription is wrong; `field` names it
 └── UnknownSubscription 404: no such subscription, or another team's
+
+A model file that is refused raises yaml_lines.YamlFileError. Two ValueErrors never leave `models/`: InvalidSql
+(models/sql.py) and InvalidExpression (models/kpi_expressions.py) become problems of the file or a ModelFailed.
 """
 
-from platform_defs.errors import PlatformError
+from platform_defs.errors import PlatformError, driver_error, one_line
+from platform_defs.logs import mask
 
 NO_DEPENDENT_MODEL = "无模型依赖此表"
 IN_PROGRESS = "任务正在执行中"
@@ -34,6 +40,14 @@ class AlreadyRunning(ArrivalsError):
         super().__init__(IN_PROGRESS)
 
 
+class Contended(ArrivalsError):
+    pass
+
+
+class TakenOver(ArrivalsError):
+    pass
+
+
 class ModelFailed(ArrivalsError):
     pass
 
@@ -47,3 +61,11 @@ class InvalidSubscription(ArrivalsError):
 class UnknownSubscription(ArrivalsError):
     def __init__(self, subscription_id: int) -> None:
         super().__init__(f"no subscription has the id {subscription_id}")
+
+
+def failure_text(error: Exception) -> str:
+    """One line for task log, answer and tick: without secrets, and without SQLAlchemy's statement and parameters."""
+    if isinstance(error, ArrivalsError):
+        return str(error)
+    cause = driver_error(error)
+    return mask(f"{type(cause).__name__}: {one_line(cause) if str(cause) else 'no reason given'}")

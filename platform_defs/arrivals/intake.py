@@ -1,4 +1,4 @@
-"""An arrival: recorded, and everything that it makes due begun, in one transaction."""
+"""The intake of a reported arrival: it is recorded, and every model that it makes due is queued, in one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
+from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.errors import InvalidArrival
+from platform_defs.arrivals.executions.lifecycle import queue_due, queue_executions
+from platform_defs.arrivals.executions.running_batches import transact_until_uncontended
+from platform_defs.arrivals.executions.task_log import Task, Trigger, last_success
 from platform_defs.arrivals.op_time import normalise_op_time
 from platform_defs.arrivals.readiness import Standing, Verdict, judge, next_version
 from platform_defs.arrivals.standings import load_standings, standings_of_dependents
-from platform_defs.arrivals.task_log import Task, Trigger, begin_due, decide, last_success, trigger
 from platform_defs.store.engine import is_serial, read
 from platform_defs.store.tables.arrivals import metrics_etl_log
 from platform_defs.store.upsert import upsert
@@ -21,27 +24,35 @@ TABLE_LENGTH = 255
 
 @dataclass(frozen=True)
 class Arrival:
+    """A source table that is complete for a batch."""
+
     table: str
     op_time: str
 
 
 @dataclass(frozen=True)
 class ArrivalOutcome:
-    """What an arrival meant for each model that depends on the table."""
+    """What an arrival led to, for each model that depends on the table."""
 
     depended_on: bool
-    # model id -> the task that was begun
-    begun: dict[str, int] = field(default_factory=dict)
-    # being executed already; a re-run will cover this arrival
+    # model id -> the new task
+    queued: dict[str, int] = field(default_factory=dict)
+    # models whose batch was being executed already; it is executed again afterwards, because of this arrival
     busy: list[str] = field(default_factory=list)
-    # nothing that its last execution has not read
+    # the last successful tasks of models that have read all arrivals in their present versions
     current: list[Task] = field(default_factory=list)
+    # models that wait for another table
     waiting: list[str] = field(default_factory=list)
     unpublished: list[str] = field(default_factory=list)
 
+    def add_queued(self, due: Sequence[Batch], tasks: dict[Batch, int]) -> None:
+        """Notes which of the due batches have a new task; the others were being executed already."""
+        self.queued.update({model_id: task_id for (model_id, _), task_id in tasks.items()})
+        self.busy.extend(batch[0] for batch in due if batch not in tasks)
+
 
 def parse_arrival(body: Any) -> Arrival:
-    """The request's body; a refusal names the field."""
+    """Reads the body of a request; raises InvalidArrival with the name of the wrong field."""
     if not isinstance(body, dict):
         raise InvalidArrival("body", "expected a JSON object with srcTableName and opTime")
     table = _text_field(body, "srcTableName").strip()
@@ -55,34 +66,24 @@ def parse_arrival(body: Any) -> Arrival:
 
 
 def record_arrival(engine: Engine, arrival: Arrival) -> ArrivalOutcome:
+    """Records the arrival and queues the models that it makes due."""
+
     def record(connection: Connection) -> ArrivalOutcome:
         now = datetime.now(UTC)
         _write_arrival(connection, arrival, now)
-        found = standings_of_dependents(connection, arrival.table, arrival.op_time)
-        return _begin_due_models(connection, found, now) if found else ArrivalOutcome(depended_on=False)
+        standings = standings_of_dependents(connection, arrival.table, arrival.op_time)
+        return _queue_due_models(connection, standings, now) if standings else ArrivalOutcome(depended_on=False)
 
-    outcome = decide(engine, record)
+    outcome = transact_until_uncontended(engine, record)
     if outcome.waiting and not is_serial(engine):
-        _check_waiting_again(engine, outcome, arrival.op_time)
+        _judge_waiting_again(engine, outcome, arrival.op_time)
     return outcome
 
 
-def _check_waiting_again(engine: Engine, outcome: ArrivalOutcome, op_time: str) -> None:
-    """Two tables that arrive at the same moment do not see each other before both are committed: the later one does."""
-    batches = [(model_id, op_time) for model_id in outcome.waiting]
-    found = read(engine, lambda connection: load_standings(connection, batches))
-    ready = [(one.model_id, one.op_time) for one in found if judge(one) not in (Verdict.WAITING, Verdict.UNPUBLISHED)]
-    if ready:
-        begun = begin_due(engine, ready, Trigger.ARRIVAL, datetime.now(UTC))
-        outcome.begun.update({model_id: task_id for (model_id, _), task_id in begun.items()})
-        outcome.busy.extend(batch[0] for batch in ready if batch not in begun)
-        outcome.waiting[:] = [model_id for model_id in outcome.waiting if (model_id, op_time) not in ready]
-
-
-def _begin_due_models(connection: Connection, found: Sequence[Standing], now: datetime) -> ArrivalOutcome:
+def _queue_due_models(connection: Connection, standings: Sequence[Standing], now: datetime) -> ArrivalOutcome:
     outcome = ArrivalOutcome(depended_on=True)
     due = []
-    for standing in found:
+    for standing in standings:
         batch = (standing.model_id, standing.op_time)
         match judge(standing):
             case Verdict.UNPUBLISHED:
@@ -94,15 +95,31 @@ def _begin_due_models(connection: Connection, found: Sequence[Standing], now: da
             case _:
                 due.append(batch)
     if due:
-        begun = trigger(connection, due, Trigger.ARRIVAL, now)
-        outcome.begun.update({model_id: task_id for (model_id, _), task_id in begun.items()})
-        outcome.busy.extend(batch[0] for batch in due if batch not in begun)
+        outcome.add_queued(due, queue_executions(connection, due, Trigger.ARRIVAL, now))
     return outcome
+
+
+def _judge_waiting_again(engine: Engine, outcome: ArrivalOutcome, op_time: str) -> None:
+    """Queues waiting models whose last table was reported at the same moment.
+
+    Two concurrent transactions do not see each other's arrival, so both find the model waiting. After both have
+    committed, at least the later one sees both arrivals here.
+    """
+    batches = [(model_id, op_time) for model_id in outcome.waiting]
+    standings = read(engine, lambda connection: load_standings(connection, batches))
+    ready = [
+        (standing.model_id, standing.op_time)
+        for standing in standings
+        if judge(standing) not in (Verdict.WAITING, Verdict.UNPUBLISHED)
+    ]
+    if ready:
+        outcome.add_queued(ready, queue_due(engine, ready, Trigger.ARRIVAL, datetime.now(UTC)))
+        outcome.waiting[:] = [model_id for model_id in outcome.waiting if (model_id, op_time) not in ready]
 
 
 def _write_arrival(connection: Connection, arrival: Arrival, now: datetime) -> None:
     log = metrics_etl_log.c
-    # compared by the database: what an ETL job wrote there need not be a time that we can read
+    # The database compares the times, because an ETL job may have written a text there that is no time.
     query = select(log.arrival_time == now).where(log.table_name == arrival.table, log.op_time == arrival.op_time)
     same = connection.execute(query.with_for_update()).scalar_one_or_none()
     row = {"table_name": arrival.table, "op_time": arrival.op_time, "arrival_time": next_version(now, taken=bool(same))}

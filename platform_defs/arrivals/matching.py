@@ -1,6 +1,7 @@
-"""Arrivals beside the dependencies that they meet: by their literal name, and by one that the batch rendered.
+"""SQL that joins arrivals to the dependencies they satisfy, by exact name or with the date placeholder filled in.
 
-An ETL job may have spelled the batch with dashes: what compares batches in SQL must know both spellings.
+An ETL job may write the opTime of a batch with dashes, so SQL that compares batches must know both spellings. The
+functions ending in `_sql` are the SQL forms of functions in op_time.py.
 """
 
 from datetime import datetime
@@ -14,7 +15,10 @@ from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model, 
 
 
 def arrivals_per_dependency(since: datetime, *only: ColumnElement[bool]) -> CompoundSelect[Any]:
-    """Of published models: model_id, dependency, id, table_name, op_time and arrival_time of the row."""
+    """Arrivals since an instant, one row for each dependency of a published model that the arrival satisfies.
+
+    The columns are model_id, dependency, and the arrival's id, table_name, op_time and arrival_time.
+    """
     log, dependency, model = metrics_etl_log, metrics_model_dependency, metrics_model
     columns = (
         dependency.c.model_id,
@@ -23,17 +27,18 @@ def arrivals_per_dependency(since: datetime, *only: ColumnElement[bool]) -> Comp
     )
     published = and_(model.c.model_id == dependency.c.model_id, model.c.state == PUBLISHED)
     name, lately = dependency.c.dependency_table_name, log.c.arrival_time >= since
-    literally = (
+    by_name = (
         select(*columns)
         .select_from(log)
         .join(dependency, name == log.c.table_name)
         .join(model, published)
         .where(lately, *only)
     )
-    # placeholders are few: from them to the arrivals, because the other way round nothing could be looked up
+    # The join starts from the few dependencies with a placeholder: rendered names are found in the arrivals' index, but
+    # no index leads from an arrival's name back to a placeholder.
     batches = select(log.c.op_time).where(lately).distinct().subquery("batches")
     rendered = rendered_name_sql(name, batch_sql(batches.c.op_time))
-    by_batch = (
+    by_rendered_name = (
         select(*columns)
         .select_from(dependency)
         .join(batches, name.like("%yyyy%"))
@@ -41,17 +46,17 @@ def arrivals_per_dependency(since: datetime, *only: ColumnElement[bool]) -> Comp
         .join(model, published)
         .where(lately, rendered != name, *only)
     )
-    return union_all(literally, by_batch)
+    return union_all(by_name, by_rendered_name)
 
 
 def batch_sql(op_time: ColumnElement[str]) -> ColumnElement[str]:
-    """optime.batch_of, in SQL; the pattern that is cheap to look at comes first."""
+    """op_time.batch_of in SQL. LIKE comes first, because it is cheaper than the regular expression."""
     dashed = and_(op_time.like("____-__%"), op_time.regexp_match(f"^{DASHED}$"))
     return case((dashed, func.replace(op_time, "-", "")), else_=op_time)
 
 
 def dashed_sql(op_time: ColumnElement[str]) -> ColumnElement[str]:
-    """The dashed one of optime.spellings, in SQL; of a batch that has none, some other text."""
+    """The dashed spelling of a batch, as in op_time.spellings; a batch without one gives some other text."""
     name: ColumnElement[str] = func.substr(op_time, 1, 4, type_=String)
     cases = []
     for length in range(6, 16, 2):
@@ -61,13 +66,17 @@ def dashed_sql(op_time: ColumnElement[str]) -> ColumnElement[str]:
 
 
 def rendered_name_sql(name: ColumnElement[str], op_time: ColumnElement[str]) -> ColumnElement[str]:
-    """optime.rendered, in SQL: a word that needs more digits than the batch has is hidden from the shorter words."""
-    hidden = {"yyyymmdd": "\x01", "yyyymm": "\x02", "yyyy": "\x03"}
-    for word, mark in hidden.items():
+    """op_time.render_table_name in SQL.
+
+    A placeholder longer than the opTime is replaced by a control character for a while: otherwise the shorter
+    placeholder at its beginning would be filled in.
+    """
+    stand_ins = {"yyyymmdd": "\x01", "yyyymm": "\x02", "yyyy": "\x03"}
+    for word, stand_in in stand_ins.items():
         digits = case(
-            (func.length(op_time) >= len(word), func.substr(op_time, 1, len(word))), else_=literal(mark, String)
+            (func.length(op_time) >= len(word), func.substr(op_time, 1, len(word))), else_=literal(stand_in, String)
         )
         name = func.replace(name, word, digits)
-    for word, mark in hidden.items():
-        name = func.replace(name, mark, word)
+    for word, stand_in in stand_ins.items():
+        name = func.replace(name, stand_in, word)
     return name

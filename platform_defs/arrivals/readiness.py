@@ -1,4 +1,8 @@
-"""Whether a model runs for a batch: pure functions over what was loaded."""
+"""Whether a model must run for a batch: pure functions over a standing, which standings.py loads.
+
+A standing says how one model and one batch stand: the tables that the model depends on, the arrivals of the batch, and
+the arrivals that the batch's last closed execution read.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,35 +11,37 @@ from enum import StrEnum
 
 from platform_defs.arrivals.op_time import satisfying_names
 
-# The name under which a table arrived, and the batch as its row spells it.
+# The name under which a table arrived, and the opTime as the arrival's row spells it.
 ArrivalKey = tuple[str, str]
-# The version of an arrival is its stored arrival_time; two rows for one batch are two versions, each by its own clock.
+# The version of an arrival is its stored arrival_time. An ETL job may write two rows for one batch, with and without
+# dashes in the opTime: each has its own version.
 Versions = Mapping[ArrivalKey, datetime]
-# A process that is killed again and again by the same batch must not go on for ever.
+# Limits the executions of a batch whose process dies every time.
 MAX_ATTEMPTS = 3
 
 
 class Verdict(StrEnum):
-    UNPUBLISHED = "UNPUBLISHED"
-    WAITING = "WAITING"
-    CURRENT = "CURRENT"
-    DUE = "DUE"
+    UNPUBLISHED = "UNPUBLISHED"  # arrivals do not trigger the model
+    WAITING = "WAITING"  # a table has not arrived
+    CURRENT = "CURRENT"  # the last execution has read all arrivals in their present versions
+    DUE = "DUE"  # the model must run
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One model and one batch: what it waits for, what has arrived, and what its last ended execution read."""
+    """How one model and one batch stand."""
 
     model_id: str
     op_time: str
     published: bool
     depends_on: tuple[str, ...]
     arrived: Versions
+    # what the last closed execution read
     read: Versions
 
 
 def missing_tables(standing: Standing) -> list[str]:
-    """The dependencies that no arrival of the batch meets."""
+    """The dependencies that no arrival of the batch satisfies."""
     arrived = {name for name, _ in standing.arrived}
     return [
         dependency
@@ -45,7 +51,10 @@ def missing_tables(standing: Standing) -> list[str]:
 
 
 def judge(standing: Standing) -> Verdict:
-    """Differing, not newer: clocks and zones of ETL jobs are their own, and an arrival during a run counts too."""
+    """The model is due if the versions differ from those that were read, not only if they are later.
+
+    ETL jobs write times by clocks and zones of their own, so a new arrival may well have an earlier time.
+    """
     if not standing.published:
         return Verdict.UNPUBLISHED
     if missing_tables(standing):
@@ -54,10 +63,10 @@ def judge(standing: Standing) -> Verdict:
 
 
 def next_version(now: datetime, *, taken: bool) -> datetime:
-    """A version that differs from the stored one, also for two arrivals within one tick of the clock."""
+    """The version of a new arrival; one microsecond off if the stored arrival has the time `now` already."""
     return now.replace(microsecond=(now.microsecond + 1) % 1_000_000) if taken else now
 
 
 def may_run_again(*, canceled_by_operator: bool, attempt: int) -> bool:
-    """Whether an execution whose process died is made once more, as this attempt."""
+    """Whether a batch whose execution died is executed once more, as this attempt."""
     return not canceled_by_operator and attempt <= MAX_ATTEMPTS

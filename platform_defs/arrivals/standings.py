@@ -1,4 +1,4 @@
-"""Loads what the decisions are made over: three queries for any number of models and batches."""
+"""Loads standings: how models and batches stand, with three queries for up to CHUNK of them."""
 
 import logging
 from collections import defaultdict
@@ -25,56 +25,54 @@ log = logging.getLogger(__name__)
 
 
 def standings_of_dependents(connection: Connection, table: str, op_time: str) -> list[Standing]:
-    """The models that wait for this table, by its name or by one that renders to it, as they stand for the batch."""
+    """The standings, for this batch, of all models that depend on the table."""
     dependency = metrics_model_dependency.c
-    waiting = select(dependency.model_id).where(
+    dependents = select(dependency.model_id).where(
         dependency.dependency_table_name.in_(dependencies_satisfied_by(table, op_time))
     )
-    found = _load_dependencies(connection, metrics_model.c.model_id.in_(waiting))
-    return _build_standings(connection, found, [(model_id, op_time) for model_id in sorted(found)])
+    models = _load_models(connection, metrics_model.c.model_id.in_(dependents))
+    return _build_standings(connection, models, [(model_id, op_time) for model_id in sorted(models)])
 
 
 def load_standings(connection: Connection, batches: Sequence[Batch]) -> list[Standing]:
-    """In the order of the batches; a model that does not exist has none."""
+    """The standings in the order of the batches, without batches of models that do not exist."""
     found: list[Standing] = []
     for chunk in chunks(batches, CHUNK):
         wanted = sorted({model_id for model_id, _ in chunk})
-        waits = _load_dependencies(connection, metrics_model.c.model_id.in_(wanted))
-        found += _build_standings(connection, waits, [batch for batch in chunk if batch[0] in waits])
+        models = _load_models(connection, metrics_model.c.model_id.in_(wanted))
+        found += _build_standings(connection, models, [batch for batch in chunk if batch[0] in models])
     return found
 
 
 @dataclass(frozen=True)
-class _Dependencies:
+class _Model:
     published: bool
-    tables: list[str] = field(default_factory=list)
+    depends_on: list[str] = field(default_factory=list)
 
 
-def _build_standings(
-    connection: Connection, waits: Mapping[str, _Dependencies], batches: Sequence[Batch]
-) -> list[Standing]:
+def _build_standings(connection: Connection, models: Mapping[str, _Model], batches: Sequence[Batch]) -> list[Standing]:
     names = {
-        (model_id, op_time): [name for table in waits[model_id].tables for name in satisfying_names(table, op_time)]
+        (model_id, op_time): [
+            name for dependency in models[model_id].depends_on for name in satisfying_names(dependency, op_time)
+        ]
         for model_id, op_time in batches
     }
     arrived = _load_arrivals(connection, {(name, batch[1]) for batch, found in names.items() for name in found})
-    read = _load_inputs(connection, batches)
+    read = _load_read_versions(connection, batches)
     return [
         Standing(
             model_id,
             op_time,
-            published=waits[model_id].published,
-            depends_on=tuple(waits[model_id].tables),
-            arrived={
-                written: at for name in names[model_id, op_time] for written, at in arrived[name, op_time].items()
-            },
+            published=models[model_id].published,
+            depends_on=tuple(models[model_id].depends_on),
+            arrived={key: at for name in names[model_id, op_time] for key, at in arrived[name, op_time].items()},
             read=read[model_id, op_time],
         )
         for model_id, op_time in batches
     ]
 
 
-def _load_dependencies(connection: Connection, which: ColumnElement[bool]) -> dict[str, _Dependencies]:
+def _load_models(connection: Connection, which: ColumnElement[bool]) -> dict[str, _Model]:
     model, dependency = metrics_model.c, metrics_model_dependency.c
     query = (
         select(model.model_id, model.state, dependency.dependency_table_name)
@@ -82,18 +80,19 @@ def _load_dependencies(connection: Connection, which: ColumnElement[bool]) -> di
         .where(which)
         .order_by(dependency.id)
     )
-    found: dict[str, _Dependencies] = {}
+    models: dict[str, _Model] = {}
     for model_id, state, table in connection.execute(query):
-        waits = found.setdefault(model_id, _Dependencies(published=state == PUBLISHED))
+        found = models.setdefault(model_id, _Model(published=state == PUBLISHED))
         if table is not None:
-            waits.tables.append(table)
-    return found
+            found.depends_on.append(table)
+    return models
 
 
-def _load_arrivals(connection: Connection, wanted: Iterable[Batch]) -> Mapping[Batch, Versions]:
+def _load_arrivals(connection: Connection, batches: Iterable[Batch]) -> Mapping[Batch, Versions]:
+    """The arrivals of tables, by the table's name and the batch that its opTime names."""
     row = metrics_etl_log.c
     query = select(row.table_name, row.op_time, row.arrival_time).where(
-        in_batches(row.table_name, row.op_time, wanted, spellings)
+        in_batches(row.table_name, row.op_time, batches, spellings)
     )
     found: dict[Batch, dict[ArrivalKey, datetime]] = defaultdict(dict)
     for table, op_time, arrival in connection.execute(query):
@@ -104,10 +103,11 @@ def _load_arrivals(connection: Connection, wanted: Iterable[Batch]) -> Mapping[B
     return found
 
 
-def _load_inputs(connection: Connection, batches: Iterable[Batch]) -> Mapping[Batch, Versions]:
-    read = metrics_model_input.c
-    query = select(read.model_id, read.op_time, read.dependency_table_name, read.arrival_time).where(
-        in_batches(read.model_id, read.op_time, batches, spellings)
+def _load_read_versions(connection: Connection, batches: Iterable[Batch]) -> Mapping[Batch, Versions]:
+    """The arrivals that the last closed execution of each batch read."""
+    row = metrics_model_input.c
+    query = select(row.model_id, row.op_time, row.dependency_table_name, row.arrival_time).where(
+        in_batches(row.model_id, row.op_time, batches, spellings)
     )
     found: dict[Batch, dict[ArrivalKey, datetime]] = defaultdict(dict)
     for model_id, op_time, table, arrival in connection.execute(query):

@@ -18,10 +18,10 @@ from dagster import (
 )
 from sqlalchemy import text, update
 
-from assets import models
-from assets.arrivals import arrival_report, model_run
-from assets.models import op_name, partition_of
-from platform_defs.arrivals import task_log
+from assets.arrivals import model_assets
+from assets.arrivals.jobs import arrival_report, model_run
+from assets.arrivals.names import OP_TIMES, op_name, partition_of
+from platform_defs.arrivals.executions import lifecycle
 from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.errors import PlatformError
 from platform_defs.runner.kinds_of_work import job_launch
@@ -39,7 +39,7 @@ TABLES = ["DW.A", "DW-A", "DW_A", "订单 表/x", "T_yyyymmdd"]
 
 
 def defined() -> Definitions:
-    return Definitions.merge(models.definitions(), resources())
+    return Definitions.merge(model_assets.definitions(), resources())
 
 
 def launch(home: Home, model_id: str, op_time: str = OP) -> ExecuteInProcessResult:
@@ -82,7 +82,7 @@ def test_published_models_and_their_tables_are_assets_of_one_partition_space(hom
     assert graph.materializable_asset_keys == {AssetKey(["models", "a.b"]), AssetKey(["models", "a-b"])}
     parents = graph.get(AssetKey(["models", "a.b"])).parent_keys
     assert parents == {AssetKey(["tables", table]) for table in TABLES}
-    assert {graph.get(key).partitions_def for key in graph.get_all_asset_keys()} == {models.OP_TIMES}
+    assert {graph.get(key).partitions_def for key in graph.get_all_asset_keys()} == {OP_TIMES}
     assert graph.asset_check_keys == {AssetCheckKey(AssetKey(["models", "a.b"]), "on_time")}
 
 
@@ -102,7 +102,7 @@ def test_without_a_database_there_are_no_models_and_none_comes_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path / "nothing"))
-    assert models.stored().models == []
+    assert model_assets.load_published_models().models == []
     assert not (tmp_path / "nothing").exists()
 
 
@@ -112,16 +112,16 @@ def test_a_database_that_is_behind_or_away_fails_the_load_in_one_line(
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     (tmp_path / "platform.db").touch()
     with pytest.raises(PlatformError, match=r"run `platform db upgrade`"):
-        models.definitions()
+        model_assets.definitions()
     monkeypatch.setenv("PLATFORM_DB_URL", "mysql://root@127.0.0.1:1/away")
     with pytest.raises(PlatformError, match=r"the database does not answer: [^\n]+$"):
-        models.definitions()
+        model_assets.definitions()
 
 
 def test_loading_leaves_no_connection_for_a_fork_to_copy(home: Home) -> None:
     add_model(home.engine, "M", ["A"])
     home.engine.dispose()
-    assert [model.model_id for model in models.stored().models] == ["M"]
+    assert [model.model_id for model in model_assets.load_published_models().models] == ["M"]
     descriptors = [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if _is_open(number)]
     assert not [path for path in descriptors if "platform.db" in path]
 
@@ -222,7 +222,7 @@ def test_a_launch_in_the_ui_executes_whether_or_not_all_tables_arrived_and_says_
 
 def test_a_launch_beside_a_running_execution_fails_with_the_seeds_words(home: Home) -> None:
     add_model(home.engine, "M", ["A"])
-    task_log.begin_by_operator(home.engine, "M", OP, "0" * 36, datetime.now(UTC))
+    lifecycle.start_for_operator(home.engine, "M", OP, "0" * 36, datetime.now(UTC))
     assert failure(launch(home, "M")) == "任务正在执行中"
     assert [task.status for task in logged_tasks(home.engine, "M", OP)] == ["RUNNING"]
 

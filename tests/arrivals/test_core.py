@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, event, func, insert, literal, select, text, update
 
-from platform_defs.arrivals import recovery, task_log
-from platform_defs.arrivals.errors import AlreadyRunning, ModelFailed
+from platform_defs.arrivals import sweep as arrival_sweep
+from platform_defs.arrivals.errors import AlreadyRunning, ModelFailed, TakenOver
+from platform_defs.arrivals.executions import lifecycle, recovery, task_log
+from platform_defs.arrivals.executions.task_log import TaskStatus, Trigger
 from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
 from platform_defs.arrivals.matching import batch_sql, dashed_sql, rendered_name_sql
 from platform_defs.arrivals.op_time import batch_of, render_table_name, spellings
 from platform_defs.arrivals.standings import standings_of_dependents
-from platform_defs.arrivals.task_log import Begun, TakenOver, TaskStatus, Trigger
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_running
 from platform_defs.store.tables.work import work as work_table
@@ -30,13 +31,13 @@ def report(engine: Engine, table: str, op_time: str = OP) -> ArrivalOutcome:
     return record_arrival(engine, Arrival(table, op_time))
 
 
-def begin(engine: Engine, model_id: str = "M", op_time: str = OP) -> Begun:
+def begin(engine: Engine, model_id: str = "M", op_time: str = OP) -> lifecycle.Execution:
     task = logged_tasks(engine, model_id, op_time)[-1]
-    return task_log.begin(engine, (model_id, op_time), task.work_id, task.run_id, datetime.now(UTC))
+    return lifecycle.start_queued(engine, (model_id, op_time), task.work_id, task.run_id, datetime.now(UTC))
 
 
-def succeed(engine: Engine, begun: Begun) -> int | None:
-    return task_log.finish(engine, begun, TaskStatus.SUCCESS, silent, compute_count=2, storage_count=3)
+def succeed(engine: Engine, begun: lifecycle.Execution) -> int | None:
+    return lifecycle.finish_execution(engine, begun, TaskStatus.SUCCESS, silent, compute_count=2, storage_count=3)
 
 
 def statuses(engine: Engine, model_id: str = "M") -> list[tuple[str, str]]:
@@ -44,7 +45,7 @@ def statuses(engine: Engine, model_id: str = "M") -> list[tuple[str, str]]:
 
 
 def sweep(engine: Engine) -> dict[tuple[str, str], int]:
-    return recovery.sweep_arrivals(engine, LOOKBACK, datetime.now(UTC))
+    return arrival_sweep.sweep_arrivals(engine, LOOKBACK, datetime.now(UTC))
 
 
 def test_the_first_arrival_is_inserted_and_the_next_one_moves_its_time(engine: Engine) -> None:
@@ -60,25 +61,25 @@ def test_names_are_compared_exactly(engine: Engine) -> None:
     add_model(engine, "M", ["T"])
     assert not report(engine, "t").depended_on
     assert not report(engine, "T2").depended_on
-    assert report(engine, "T").begun
+    assert report(engine, "T").queued
 
 
 def test_a_model_runs_once_all_its_tables_arrived_and_only_for_that_batch(engine: Engine) -> None:
     add_model(engine, "M", ["A", "B"])
     assert report(engine, "A").waiting == ["M"]
     assert report(engine, "B", "20251220").waiting == ["M"]
-    assert list(report(engine, "B").begun) == ["M"]
+    assert list(report(engine, "B").queued) == ["M"]
 
 
 def test_an_arrival_by_the_rendered_name_meets_the_placeholder(engine: Engine) -> None:
     add_model(engine, "M", ["A_yyyymmdd", "B_yyyymm"])
     assert report(engine, f"A_{OP}").waiting == ["M"]
-    assert list(report(engine, "B_202512").begun) == ["M"]
+    assert list(report(engine, "B_202512").queued) == ["M"]
 
 
 def test_an_arrival_by_the_name_as_the_model_spells_it_meets_the_placeholder_too(engine: Engine) -> None:
     add_model(engine, "M", ["A_yyyymmdd"])
-    assert list(report(engine, "A_yyyymmdd").begun) == ["M"]
+    assert list(report(engine, "A_yyyymmdd").queued) == ["M"]
 
 
 def test_two_tables_that_arrive_in_the_same_moment_begin_their_model(engine: Engine) -> None:
@@ -93,7 +94,7 @@ def test_two_tables_that_arrive_in_the_same_moment_begin_their_model(engine: Eng
 
 def test_what_an_arrival_begins_is_there_with_its_row_of_work(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
-    (task_id,) = report(engine, "A").begun.values()
+    (task_id,) = report(engine, "A").queued.values()
     (task,) = logged_tasks(engine, "M", OP)
     assert (task.id, task.status, task.trigger_code) == (task_id, "RUNNING", "ARRIVAL")
     row = work_of(engine, task)
@@ -123,11 +124,11 @@ def test_an_arrival_during_the_run_makes_the_model_run_again_once(engine: Engine
 def test_a_failed_run_is_made_again_by_the_next_arrival_and_not_before(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
     report(engine, "A")
-    assert task_log.finish(engine, begin(engine), TaskStatus.FAILED, silent, message="x" * 3000) is None
+    assert lifecycle.finish_execution(engine, begin(engine), TaskStatus.FAILED, silent, message="x" * 3000) is None
     assert sweep(engine) == {}
     (task,) = logged_tasks(engine, "M", OP)
     assert (task.status, len(task.message)) == ("FAILED", 2000)
-    assert report(engine, "A").begun
+    assert report(engine, "A").queued
 
 
 def test_the_versions_that_a_run_read_are_in_the_task_log(engine: Engine) -> None:
@@ -141,9 +142,9 @@ def test_the_versions_that_a_run_read_are_in_the_task_log(engine: Engine) -> Non
 def test_an_operator_runs_it_without_all_tables_but_never_beside_a_running_one(engine: Engine) -> None:
     add_model(engine, "M", ["A", "B"])
     report(engine, "A")
-    begun = task_log.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
+    begun = lifecycle.start_for_operator(engine, "M", OP, "run-1", datetime.now(UTC))
     with pytest.raises(AlreadyRunning, match="任务正在执行中"):
-        task_log.begin_by_operator(engine, "M", OP, "run-2", datetime.now(UTC))
+        lifecycle.start_for_operator(engine, "M", OP, "run-2", datetime.now(UTC))
     (task,) = logged_tasks(engine, "M", OP)
     assert (task.trigger_code, task.missing_tables, task.run_id) == ("OPERATOR", ["B"], "run-1")
     # the table that was missing arrives while it runs
@@ -178,7 +179,7 @@ def test_a_request_sees_the_table_whose_batch_an_etl_job_wrote_with_dashes(
     write_arrival(engine, "A", written)
     assert report(engine, "B", op_time).waiting == ["M"]
     write_arrival(engine, "C_202512", written)
-    assert list(report(engine, "B", op_time).begun) == ["M"]
+    assert list(report(engine, "B", op_time).queued) == ["M"]
     assert sweep(engine) == {}
     assert succeed(engine, begin(engine, op_time=op_time)) is None
     assert sweep(engine) == {}
@@ -238,7 +239,7 @@ def test_a_run_whose_process_died_is_closed_and_made_again_at_most_twice(engine:
     assert statuses(engine) == [("FAILED", "ARRIVAL"), ("FAILED", "RECOVERY"), ("FAILED", "RECOVERY")]
     assert {task.message for task in logged_tasks(engine, "M", OP)} == {"process 7 was killed"}
     assert sweep(engine) == {}
-    assert report(engine, "A").begun
+    assert report(engine, "A").queued
 
 
 def test_restarts_of_the_platform_do_not_count_against_a_model(engine: Engine) -> None:
@@ -249,7 +250,7 @@ def test_restarts_of_the_platform_do_not_count_against_a_model(engine: Engine) -
         rows.finish(
             engine, logged_tasks(engine, "M", OP)[-1].work_id, rows.Status.CANCELED, error="the runner was stopped"
         )
-        assert recovery.settle_dead_executions(engine, datetime.now(UTC)).begun
+        assert recovery.settle_dead_executions(engine, datetime.now(UTC)).queued
     assert succeed(engine, begin(engine)) is None
     assert statuses(engine)[-1] == ("SUCCESS", "RECOVERY")
 
@@ -259,22 +260,24 @@ def test_a_second_run_of_the_same_row_is_refused(engine: Engine) -> None:
     report(engine, "A")
     first = begin(engine)
     with pytest.raises(AlreadyRunning):
-        task_log.begin(engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "another-run", datetime.now(UTC))
+        lifecycle.start_queued(
+            engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "another-run", datetime.now(UTC)
+        )
     assert succeed(engine, first) is None
 
 
 def test_whoever_waits_for_a_run_that_died_hears_of_the_one_that_makes_it_again(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
-    (task_id,) = report(engine, "A").begun.values()
+    (task_id,) = report(engine, "A").queued.values()
     begin(engine)
     _die(engine, "killed")
-    begun = recovery.settle_dead_executions(engine, datetime.now(UTC)).begun
-    failed = task_log.ended(engine, [task_id])
-    assert task_log.successors(engine, list(failed.values())) == {task_id: begun["M", OP]}
-    task_log.finish(engine, begin(engine), TaskStatus.FAILED, silent, message="its own fault")
+    begun = recovery.settle_dead_executions(engine, datetime.now(UTC)).queued
+    failed = task_log.ended_tasks(engine, [task_id])
+    assert task_log.recovery_tasks(engine, list(failed.values())) == {task_id: begun["M", OP]}
+    lifecycle.finish_execution(engine, begin(engine), TaskStatus.FAILED, silent, message="its own fault")
     report(engine, "A")
-    failed = task_log.ended(engine, [begun["M", OP]])
-    assert task_log.successors(engine, list(failed.values())) == {}
+    failed = task_log.ended_tasks(engine, [begun["M", OP]])
+    assert task_log.recovery_tasks(engine, list(failed.values())) == {}
 
 
 def test_thousands_of_batches_of_one_model_are_begun_at_once(engine: Engine) -> None:
@@ -294,10 +297,10 @@ def test_a_time_that_cannot_be_read_harms_nobody_else_and_is_mended_by_the_next_
     garble = text("UPDATE metrics_etl_log SET arrival_time = :at WHERE table_name = 'A'")
     for unreadable in ("2026/11/16 12:00", "soon"):
         transact(engine, lambda c, at=unreadable: c.execute(garble, {"at": at}))
-        recovery.sweep_arrivals(engine, timedelta(days=3650), datetime.now(UTC))
+        arrival_sweep.sweep_arrivals(engine, timedelta(days=3650), datetime.now(UTC))
     assert statuses(engine) == []
     assert len(statuses(engine, "N")) == 1
-    assert report(engine, "A").begun
+    assert report(engine, "A").queued
 
 
 @pytest.mark.parametrize("op_time", ["2025", "202512", "20251219", "2025121908"])
@@ -326,7 +329,7 @@ def test_a_run_that_an_operator_canceled_is_not_made_again(engine: Engine) -> No
     (task,) = logged_tasks(engine, "M", OP)
     rows.request_cancel(engine, task.run_id)
     rows.finish(engine, task.work_id, rows.Status.CANCELED, error="canceled")
-    assert recovery.settle_dead_executions(engine, datetime.now(UTC)).begun == {}
+    assert recovery.settle_dead_executions(engine, datetime.now(UTC)).queued == {}
     assert sweep(engine) == {}
 
 
@@ -336,17 +339,17 @@ def test_one_that_was_taken_for_dead_cannot_close_what_came_after_it(engine: Eng
     zombie = begin(engine)
     _die(engine, "its lease ran out")
     recovery.settle_dead_executions(engine, datetime.now(UTC))
-    for write in (lambda: succeed(engine, zombie), lambda: transact(engine, lambda c: task_log.fence(c, zombie))):
+    for write in (lambda: succeed(engine, zombie), lambda: transact(engine, lambda c: lifecycle.fence(c, zombie))):
         with pytest.raises(TakenOver):
             write()
     assert statuses(engine) == [("FAILED", "ARRIVAL"), ("RUNNING", "RECOVERY")]
     with pytest.raises(ModelFailed, match="closed meanwhile"):
-        task_log.begin(engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "r", datetime.now(UTC))
+        lifecycle.start_queued(engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "r", datetime.now(UTC))
 
 
 def test_runs_without_a_row_of_work_are_left_to_whoever_knows_them(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
-    report_only = task_log.begin_by_operator(engine, "M", OP, "run-1", datetime.now(UTC))
+    report_only = lifecycle.start_for_operator(engine, "M", OP, "run-1", datetime.now(UTC))
     unknown = read(engine, recovery.executions_without_work)
     assert unknown["run-1"].task_id == report_only.task_id
     assert recovery.settle_dead_executions(engine, datetime.now(UTC)).closed == []
@@ -364,7 +367,7 @@ def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine:
     def drive() -> None:
         while not done.is_set() or _running(engine):
             for row in leases.claim(engine, "driver", 1):
-                begun = task_log.begin(engine, ("M", OP), row.id, row.run_id, datetime.now(UTC))
+                begun = lifecycle.start_queued(engine, ("M", OP), row.id, row.run_id, datetime.now(UTC))
                 succeed(engine, begun)
                 rows.finish(engine, row.id, rows.Status.SUCCEEDED)
 
@@ -379,7 +382,7 @@ def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine:
     log = logged_tasks(engine, "M", OP)
     assert {task.status for task in log} == {"SUCCESS"}
     assert log[-1].versions == {table: at.isoformat() for (table, _), at in _arrivals(engine).items()}
-    assert sum(len(outcome.begun) for outcome in outcomes) + sum(
+    assert sum(len(outcome.queued) for outcome in outcomes) + sum(
         task.trigger_code == Trigger.AGAIN for task in log
     ) == len(log)
     assert all(before.end_time <= after.start_time for before, after in itertools.pairwise(log))
@@ -403,7 +406,7 @@ def test_an_arrival_in_the_last_moment_of_a_run_waits_for_it_and_begins_the_next
     finally:
         event.remove(engine, "commit", before_the_commit)
     latecomer.join()
-    assert list(outcomes[0].begun) == ["M"]
+    assert list(outcomes[0].queued) == ["M"]
 
 
 def test_judging_an_arrival_takes_three_queries_however_many_models_depend_on_it(engine: Engine) -> None:

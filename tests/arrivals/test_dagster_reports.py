@@ -12,7 +12,7 @@ from platform_defs.arrivals.dagster_reports import (
     unreported_arrivals,
     unreported_executions,
 )
-from platform_defs.arrivals.execution import ExecutionResult
+from platform_defs.arrivals.executions.model_run import ExecutionResult
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_task_log
 from tests.arrivals.world import add_model, write_arrival

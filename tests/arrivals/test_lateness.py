@@ -9,8 +9,9 @@ from sqlalchemy import Engine, event, text, update
 
 from platform_defs.api.arrivals.metrics import ArrivalsCollector
 from platform_defs.arrivals import lateness
-from platform_defs.arrivals.lateness import Due, LateBatch, WatchedModel, batch_day, expected_batches, last_due_batch
-from platform_defs.arrivals.lateness_rotation import CheckRotation
+from platform_defs.arrivals.lateness import LateBatch, WatchedModel, expected_batches
+from platform_defs.arrivals.models.due import Due, batch_day, last_due_batch
+from platform_defs.arrivals.on_time import CheckRotation
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_model
@@ -192,16 +193,16 @@ def test_of_many_models_those_whose_lateness_changed_are_shown_at_once_and_the_o
     late = LateBatch("m4", "20251219", NOW, ("A",))
     turns = CheckRotation(at_once=2)
     on_time: dict[str, tuple[LateBatch, ...]] = {f"m{number}": () for number in range(5)}
-    assert [list(turns.next(on_time)) for _ in range(4)] == [["m0", "m1"], ["m2", "m3"], ["m4"], ["m0", "m1"]]
+    assert [list(turns.choose(on_time)) for _ in range(4)] == [["m0", "m1"], ["m2", "m3"], ["m4"], ["m0", "m1"]]
     one_late = on_time | {"m4": (late,)}
-    assert turns.next(one_late) == {"m2": (), "m3": (), "m4": (late,)}
+    assert turns.choose(one_late) == {"m2": (), "m3": (), "m4": (late,)}
     # nobody said that it was shown
-    turns.next(one_late)
-    assert list(turns.next(one_late)) == ["m0", "m1", "m4"]
-    turns.shown(one_late)
-    assert list(turns.next(one_late)) == ["m2", "m3"]
-    turns.next(one_late)
-    assert list(turns.next(on_time)) == ["m0", "m1", "m4"]
+    turns.choose(one_late)
+    assert list(turns.choose(one_late)) == ["m0", "m1", "m4"]
+    turns.note_shown(one_late)
+    assert list(turns.choose(one_late)) == ["m2", "m3"]
+    turns.choose(one_late)
+    assert list(turns.choose(on_time)) == ["m0", "m1", "m4"]
 
 
 def test_the_metric_counts_the_late_tables_of_each_model_that_declares_a_time(engine: Engine) -> None:

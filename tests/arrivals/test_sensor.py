@@ -19,10 +19,11 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import insert, select, text, update
 
-from assets import models
-from assets.arrivals import model_run
-from platform_defs.arrivals import task_log
-from platform_defs.arrivals.execution import ExecutionEnvironment, run_for_work
+from assets.arrivals import model_assets
+from assets.arrivals.jobs import model_run
+from assets.arrivals.names import OP_TIMES
+from platform_defs.arrivals.executions import lifecycle
+from platform_defs.arrivals.executions.model_run import ExecutionEnvironment, run_for_work
 from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.errors import PlatformError
 from platform_defs.runner.code_server import CodeServer
@@ -108,7 +109,7 @@ def test_what_came_half_by_request_and_half_with_dashes_is_one_partition_and_one
     tick(home)
     assert statuses(home) == [("SUCCESS", "SENSOR")]
     assert home.instance.get_materialized_partitions(AssetKey(["tables", "B"])) == {OP}
-    assert home.instance.get_dynamic_partitions(str(models.OP_TIMES.name)) == [OP]
+    assert home.instance.get_dynamic_partitions(str(OP_TIMES.name)) == [OP]
 
 
 def _launched(home: Home, status: DagsterRunStatus | None) -> None:
@@ -116,7 +117,7 @@ def _launched(home: Home, status: DagsterRunStatus | None) -> None:
     add_model(home.engine, "M", ["A"])
     write_arrival(home.engine, "A", OP)
     run_id = str(uuid.uuid4()) if status is None else create_run_for_test(home.instance, status=status).run_id
-    task_log.begin_by_operator(home.engine, "M", OP, run_id, datetime.now(UTC))
+    lifecycle.start_for_operator(home.engine, "M", OP, run_id, datetime.now(UTC))
 
 
 def test_a_launch_whose_run_failed_without_a_word_is_closed_and_made_again(
@@ -175,7 +176,7 @@ def test_what_is_late_fails_the_check_once_and_passes_when_it_arrived(
     assert [evaluation.passed for evaluation in tick(home)] == [True]
     # SQLite keeps whole seconds
     until("the evaluation to be newer than the materialisation", lambda: tick(home) == [], 10)
-    said = [record.message for record in caplog.records if record.name == "sensors.arrivals"]
+    said = [record.message for record in caplog.records if record.name == "assets.arrivals.reports"]
     assert [line.split(",")[0] for line in said] == [
         f"model M: batch {today} lacks A",
         f"model M: batch {today} lacks B",
@@ -239,7 +240,7 @@ def test_with_another_launcher_the_sensor_itself_asks_for_a_reload_after_a_model
             self.asked += 1
 
     server = Server(Settings.load(), home.engine)
-    loaded = models.definitions().get_repository_def()
+    loaded = model_assets.definitions().get_repository_def()
 
     def look(instance: DagsterInstance) -> None:
         with build_sensor_context(instance=instance, repository_def=loaded) as context:

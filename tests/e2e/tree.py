@@ -16,7 +16,7 @@ def copy_with_probes(folder: Path) -> Path:
     gather = folder / "assets" / "__init__.py"
     text = gather.read_text()
     changed = text.replace("from assets import ", "from assets import probe, ").replace(
-        "Definitions.merge(", "Definitions.merge(probe.definitions(), "
+        "SYSTEMS = (", "SYSTEMS = (probe, "
     )
     assert changed.count("probe") == 2, "assets/__init__.py no longer gathers its modules as this copy expects"
     gather.write_text(changed)

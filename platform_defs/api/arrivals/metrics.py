@@ -8,8 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, Engine
 
-from platform_defs.arrivals import lateness
-from platform_defs.arrivals.lateness import LateBatch
+from platform_defs.arrivals.lateness import LateBatch, find_late_batches
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 
@@ -25,7 +24,7 @@ class ArrivalsCollector(Collector):
         self._lookback = timedelta(days=settings.arrivals_lookback_days)
 
     def collect(self) -> Iterator[Metric]:
-        found = read(self._engine, self._look, attempts=1)
+        found = read(self._engine, self._find_late, attempts=1)
         family = GaugeMetricFamily(
             "platform_arrivals_late_tables", "Tables of expected batches that have not arrived", labels=["model"]
         )
@@ -33,5 +32,5 @@ class ArrivalsCollector(Collector):
             family.add_metric([model_id], sum(len(batch.tables) for batch in late))
         yield family
 
-    def _look(self, connection: Connection) -> Mapping[str, Sequence[LateBatch]]:
-        return lateness.find_late_batches(connection, self._zone, datetime.now(UTC), self._lookback)
+    def _find_late(self, connection: Connection) -> Mapping[str, Sequence[LateBatch]]:
+        return find_late_batches(connection, self._zone, datetime.now(UTC), self._lookback)

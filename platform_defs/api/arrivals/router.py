@@ -11,8 +11,8 @@ from platform_defs.api.http.auth import Requires, secured
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
 from platform_defs.arrivals.errors import IN_PROGRESS, NO_DEPENDENT_MODEL, InvalidArrival
+from platform_defs.arrivals.executions.task_log import Task, TaskStatus
 from platform_defs.arrivals.intake import ArrivalOutcome, parse_arrival
-from platform_defs.arrivals.task_log import Task, TaskStatus
 
 SCOPE = "arrivals:write"
 MAX_WAIT_S = 600
@@ -104,7 +104,7 @@ async def src_table_complete(
         outcome = await service.arrive(arrival)
     except TimeoutError:
         raise ApiError(503, "the database does not answer; try again", headers={"Retry-After": "1"}) from None
-    ended = await service.ended(list(outcome.begun.values()), wait)
+    ended = await service.ended(list(outcome.queued.values()), wait)
     if outcome.depended_on:
         service.report_soon()
     return JSONResponse(_answer(outcome, ended, arrival.op_time))
@@ -114,7 +114,7 @@ def _answer(outcome: ArrivalOutcome, ended: dict[int, Task], op_time: str) -> di
     if not outcome.depended_on:
         return {"status": "IGNORED", "message": NO_DEPENDENT_MODEL}
     triggered = [_ended(task) for task in outcome.current]
-    for model_id, task_id in outcome.begun.items():
+    for model_id, task_id in outcome.queued.items():
         task = ended.get(task_id)
         triggered.append(
             {"modelId": model_id, "opTime": op_time, "status": "RUNNING"} if task is None else _ended(task)

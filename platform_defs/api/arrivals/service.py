@@ -17,10 +17,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.api.http.threads import off_loop
 from platform_defs.api.system import Service
-from platform_defs.arrivals import intake, recovery, task_log
-from platform_defs.arrivals.intake import Arrival, ArrivalOutcome
+from platform_defs.arrivals.executions.recovery import settle_dead_executions
+from platform_defs.arrivals.executions.task_log import Task, TaskStatus, ended_tasks, recovery_tasks
+from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
 from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT
-from platform_defs.arrivals.task_log import Task, TaskStatus
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
 from platform_defs.webhooks.sender import open_sender
@@ -74,9 +74,9 @@ class ArrivalService(Service):
     async def arrive(self, arrival: Arrival) -> ArrivalOutcome:
         """Recorded when it returns; TimeoutError where the database takes too long."""
         outcome = await off_loop(
-            partial(intake.record_arrival, self._engine, arrival), seconds=RECORD_TIMEOUT_S, limiter=self._writers
+            partial(record_arrival, self._engine, arrival), seconds=RECORD_TIMEOUT_S, limiter=self._writers
         )
-        if outcome.begun:
+        if outcome.queued:
             wake(self._home)
         return outcome
 
@@ -138,11 +138,11 @@ class ArrivalService(Service):
         """What became of those waited for: the task as it ended, or the one that makes it again."""
         if time.monotonic() - self._settled_at > SETTLE_EVERY_S:
             self._settled_at = time.monotonic()
-            if recovery.settle_dead_executions(self._engine, datetime.now(UTC)).begun:
+            if settle_dead_executions(self._engine, datetime.now(UTC)).queued:
                 wake(self._home)
-        ended = task_log.ended(self._engine, list(self._waiting))
+        ended = ended_tasks(self._engine, list(self._waiting))
         failed = [task for task in ended.values() if task.status is TaskStatus.FAILED]
-        return ended | task_log.successors(self._engine, failed)
+        return ended | recovery_tasks(self._engine, failed)
 
     def _forget(self, futures: Sequence[asyncio.Future[Task | None]]) -> None:
         forgotten = {id(future) for future in futures}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
+from platform_defs.arrivals.models.due import Due
 from platform_defs.arrivals.models.kpi_expressions import KPI_ID
 from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query
@@ -19,7 +20,6 @@ MAX_SOURCE = 64
 MAX_DIMENSION = 64
 ID = KPI_ID
 SOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-DUE = re.compile(r"(\+\d{1,3} )?([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 _ID_RULE = "expected a letter, then letters, digits, '_', '.' or '-'"
 _SOURCE_RULE = "expected a letter, then letters, digits or '_'"
 _KPI_FIELDS = ("kpi_id", "name", "expression")
@@ -90,7 +90,7 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
     source = fields.matching_text("source", SOURCE, _SOURCE_RULE, longest=MAX_SOURCE)
     dimensions = fields.texts("dimensions", longest=MAX_DIMENSION)
     due = fields.text("due", plain=True)
-    if due is not None and not DUE.fullmatch(due.value):
+    if due is not None and Due.parse(due.value) is None:
         fields.problem(due.line, f"due: {due.value!r}: expected HH:MM, or +1 HH:MM for the day after the batch's")
     kpis = _read_kpis(fields, file, dimensions)
     sql = fields.text("sql")

@@ -1,0 +1,97 @@
+"""The jobs of table arrival: execute a model, report arrivals to Dagster, forget old records."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+from dagster import Config, Definitions, Failure, OpExecutionContext, job, op
+from pydantic import Field
+
+from assets.arrivals.reports import add_partitions, model_materialization, note_reported, report_arrivals
+from platform_defs.arrivals.errors import ArrivalsError
+from platform_defs.arrivals.executions.model_run import run_for_operator, run_for_work
+from platform_defs.arrivals.retention import forget_old_rows
+from platform_defs.settings import Settings
+from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.wake import wake
+from resources.database import DatabaseResource
+from resources.model_execution import ModelExecutionResource
+
+# The jobs bind their resources here and not through the Definitions object. For a sensor that targets a job, the
+# Definitions object would have to copy the job with a parameter of Dagster that is still beta.
+_DATABASE = DatabaseResource()
+
+
+class BatchConfig(Config):
+    model_id: str = Field(description="The model to execute.")
+    op_time: str = Field(description="The batch to execute it for.")
+
+
+@op
+def execute_model(context: OpExecutionContext, config: BatchConfig, model_execution: ModelExecutionResource) -> None:
+    """Executes a model for a batch: runs its query, replaces the values, closes the task and writes the deliveries."""
+    environment = model_execution.environment
+    # A re-execution has the tags of its parent run, whose row of work is closed: it counts as an operator's launch.
+    work_id = context.run.tags.get(WORK_TAG) if context.run.parent_run_id is None else None
+    try:
+        if work_id is None:
+            result = run_for_operator(environment, config.model_id, config.op_time, context.run_id)
+        else:
+            result = run_for_work(environment, config.model_id, config.op_time, int(work_id), context.run_id)
+    except ArrivalsError as error:
+        raise Failure(str(error), allow_retries=False) from None
+    if result.next_task_id is not None:
+        wake(Settings.load().home)
+    materialization = model_materialization(result)
+    add_partitions(context.instance, [materialization.partition])
+    context.log_event(materialization)
+    note_reported(environment.engine, result)
+
+
+@job(
+    description="Executes a model for a batch whose tables have arrived.",
+    resource_defs={"model_execution": ModelExecutionResource(database=_DATABASE)},
+)
+def model_run() -> None:
+    execute_model()
+
+
+@op
+def report_waiting_arrivals(context: OpExecutionContext, database: DatabaseResource) -> None:
+    """Reports every arrival that Dagster has not been told of."""
+    since = datetime.now(UTC) - timedelta(days=Settings.load().arrivals_lookback_days)
+    total = 0
+    while reported := report_arrivals(context.instance, database.engine, since):
+        total += reported
+    context.log.info(f"reported {total} arrivals")
+    context.add_output_metadata({"arrivals": total})
+
+
+@job(
+    description="Shows arrivals of source tables as materialisations.",
+    resource_defs={"database": _DATABASE},
+)
+def arrival_report() -> None:
+    report_waiting_arrivals()
+
+
+@op
+def forget_old_executions(context: OpExecutionContext, database: DatabaseResource) -> None:
+    """Deletes closed tasks, finished deliveries, finished work and versions that were read, beyond their retention."""
+    settings = Settings.load()
+    counts = forget_old_rows(
+        database.engine,
+        days=settings.arrivals_retention_days,
+        lookback_days=settings.arrivals_lookback_days,
+        at=datetime.now(UTC),
+    )
+    context.log.info(f"forgot {counts}")
+    context.add_output_metadata(asdict(counts))
+
+
+@job(description="Forgets ended tasks, finished deliveries and finished work beyond their retention.")
+def arrivals_retention() -> None:
+    forget_old_executions()
+
+
+def definitions() -> Definitions:
+    return Definitions(jobs=[model_run, arrival_report, arrivals_retention])

@@ -1,0 +1,157 @@
+"""What Dagster is told of arrivals, executions and late tables, mostly outside of any run.
+
+Dagster is told first, and the database notes it afterwards. A process that dies in between reports the same event
+twice, which does no harm.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckKey,
+    AssetMaterialization,
+    DagsterInstance,
+    MetadataValue,
+)
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from assets.arrivals.names import OP_TIMES, model_key, partition_of, table_key
+from platform_defs.arrivals.dagster_reports import (
+    ArrivalReport,
+    mark_arrivals_reported,
+    mark_executions_reported,
+    unreported_arrivals,
+    unreported_executions,
+)
+from platform_defs.arrivals.errors import failure_text
+from platform_defs.arrivals.executions.model_run import ExecutionResult
+from platform_defs.arrivals.lateness import LateBatch
+from platform_defs.arrivals.on_time import ON_TIME, ShownCheck, check_outcome, is_news, needs_evaluation
+from platform_defs.errors import PlatformError
+from platform_defs.store.engine import read, transact
+
+# An event costs Dagster 10 to 40 ms, so this many stay well below the minute that a tick of a sensor may take.
+ARRIVALS_AT_ONCE = 500
+EXECUTIONS_AT_ONCE = 100
+# A run tells Dagster within this time after it closed its task, or it died in between.
+TELLING = timedelta(seconds=30)
+_log = logging.getLogger(__name__)
+
+
+def report_arrivals(instance: DagsterInstance, engine: Engine, since: datetime) -> int:
+    """Reports arrivals that Dagster has not been told of as materialisations of their tables; returns how many."""
+    reports = read(engine, lambda connection: unreported_arrivals(connection, since, ARRIVALS_AT_ONCE))
+    if reports:
+        add_partitions(instance, [partition_of(report.op_time) for report in reports])
+        for report in reports:
+            for materialization in _table_materializations(report):
+                instance.report_runless_asset_event(materialization)
+        transact(engine, lambda connection: mark_arrivals_reported(connection, reports))
+    return len(reports)
+
+
+def report_executions(instance: DagsterInstance, engine: Engine, since: datetime, now: datetime) -> int:
+    """Reports executions whose run stored its values and died before it told Dagster; returns how many."""
+    results = read(
+        engine, lambda connection: unreported_executions(connection, since, now - TELLING, EXECUTIONS_AT_ONCE)
+    )
+    if results:
+        materializations = [model_materialization(result) for result in results]
+        add_partitions(instance, [materialization.partition for materialization in materializations])
+        for materialization in materializations:
+            instance.report_runless_asset_event(materialization)
+        task_ids = [result.task_id for result in results]
+        transact(engine, lambda connection: mark_executions_reported(connection, task_ids, now))
+    return len(results)
+
+
+def report_checks(instance: DagsterInstance, late: Mapping[str, Sequence[LateBatch]], zone: ZoneInfo) -> None:
+    """Evaluates the on_time checks of these models anew where Dagster shows something else, and logs what changed."""
+    keys = {model_id: AssetCheckKey(model_key(model_id), ON_TIME) for model_id in late}
+    shown = _shown_checks(instance, list(keys.values()))
+    evaluations = []
+    for model_id, key in keys.items():
+        outcome = check_outcome(late[model_id], zone)
+        if needs_evaluation(outcome, shown.get(key)):
+            evaluations.append(
+                AssetCheckEvaluation(
+                    key.asset_key,
+                    ON_TIME,
+                    passed=outcome.passed,
+                    description=outcome.description,
+                    metadata=outcome.metadata,
+                )
+            )
+        if is_news(outcome, shown.get(key)):
+            _log.warning("model %s: %s", model_id, outcome.description)
+    for evaluation in evaluations:
+        instance.report_runless_asset_event(evaluation)
+
+
+def execution_metadata(result: ExecutionResult) -> dict[str, Any]:
+    """What a materialisation of a model says of its execution."""
+    return {
+        "computeCount": result.counts.computed,
+        "storageCount": result.counts.stored,
+        "missing tables": ", ".join(result.missing_tables) or "none",
+        "task": result.task_id,
+    }
+
+
+def model_materialization(result: ExecutionResult) -> AssetMaterialization:
+    return AssetMaterialization(
+        asset_key=model_key(result.model_id),
+        partition=partition_of(result.op_time),
+        metadata=execution_metadata(result),
+    )
+
+
+def note_reported(engine: Engine, result: ExecutionResult) -> None:
+    """Notes that the run has told Dagster.
+
+    If that fails the run goes on, because the sensor then only reports the execution once more.
+    """
+    try:
+        transact(engine, lambda connection: mark_executions_reported(connection, [result.task_id], datetime.now(UTC)))
+    except (PlatformError, SQLAlchemyError) as error:
+        _log.warning("task %d will be reported twice: %s", result.task_id, failure_text(error))
+
+
+def add_partitions(instance: DagsterInstance, keys: Sequence[str | None]) -> None:
+    wanted = sorted({key for key in keys if key is not None})
+    if wanted:
+        instance.add_dynamic_partitions(str(OP_TIMES.name), wanted)
+
+
+def _table_materializations(report: ArrivalReport) -> list[AssetMaterialization]:
+    metadata: dict[str, Any] = {"arrived as": report.table}
+    if report.arrival_time is not None:
+        metadata["arrival time"] = MetadataValue.timestamp(report.arrival_time)
+    partition = partition_of(report.op_time)
+    return [
+        AssetMaterialization(asset_key=table_key(dependency), partition=partition, metadata=metadata)
+        for dependency in report.dependencies
+    ]
+
+
+def _shown_checks(instance: DagsterInstance, keys: Sequence[AssetCheckKey]) -> dict[AssetCheckKey, ShownCheck]:
+    """The last evaluation of each check that has one."""
+    if not keys:
+        return {}
+    materialized = {
+        record.asset_entry.asset_key: record.asset_entry.last_materialization_record
+        for record in instance.get_asset_records([key.asset_key for key in keys])
+    }
+    shown = {}
+    for key, record in instance.event_log_storage.get_latest_asset_check_execution_by_key(keys).items():
+        evaluation, last = record.evaluation, materialized.get(key.asset_key)
+        # While a run evaluates the check, the record holds the plan and no evaluation.
+        if isinstance(evaluation, AssetCheckEvaluation):
+            is_current = last is None or last.timestamp < record.create_timestamp
+            shown[key] = ShownCheck(evaluation.passed, evaluation.description, is_current)
+    return shown

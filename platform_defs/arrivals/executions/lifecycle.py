@@ -1,0 +1,235 @@
+"""The life of an execution: queued with a row of work, started by its run, finished by it or closed as dead.
+
+Closing an execution and queueing the next one for an arrival that came meanwhile is one transaction, so that no arrival
+is forgotten and no batch is executed twice at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
+
+from platform_defs.arrivals.batches import Batch
+from platform_defs.arrivals.errors import AlreadyRunning, Contended, ModelFailed, TakenOver, UnknownModel
+from platform_defs.arrivals.executions.running_batches import lock_running, mark_running, transact_until_uncontended
+from platform_defs.arrivals.executions.task_log import TaskStatus, Trigger, insert_tasks
+from platform_defs.arrivals.kinds_of_work import MODEL_RUN
+from platform_defs.arrivals.op_time import spellings
+from platform_defs.arrivals.readiness import Standing, Verdict, Versions, judge, missing_tables
+from platform_defs.arrivals.standings import load_standings
+from platform_defs.store.engine import transact
+from platform_defs.store.tables.arrivals import (
+    metrics_kpi,
+    metrics_model_input,
+    metrics_model_running,
+    metrics_task_log,
+)
+from platform_defs.work import rows
+
+MESSAGE_LENGTH = 2000
+
+
+@dataclass(frozen=True)
+class Execution:
+    """An execution that has started. Its standing holds the arrivals that it reads; a later one makes it due again."""
+
+    task_id: int
+    standing: Standing
+
+    @property
+    def batch(self) -> Batch:
+        return self.standing.model_id, self.standing.op_time
+
+
+class Notify(Protocol):
+    """Writes the deliveries of a successful execution in the transaction that closes it; returns how many."""
+
+    def __call__(
+        self, connection: Connection, *, task_id: int, model_id: str, op_time: str, kpi_ids: Sequence[str], at: datetime
+    ) -> int: ...
+
+
+def queue_executions(
+    connection: Connection, batches: Sequence[Batch], why: Trigger, now: datetime, *, attempt: int = 1
+) -> dict[Batch, int]:
+    """Queues an execution of each batch that has none under way; returns the ids of the new tasks.
+
+    The batches' rows in `metrics_model_running` stay locked until the caller's transaction ends. Whoever closes an
+    execution locks its row first and looks for arrivals afterwards: either it sees the arrival that the caller
+    recorded, or the caller finds that the batch is no longer running.
+    """
+    running = lock_running(connection, batches)
+    wanted = sorted(batch for batch in batches if batch not in running)
+    if not wanted:
+        return {}
+    payloads = [{"model_id": model_id, "op_time": op_time} for model_id, op_time in wanted]
+    tasks = insert_tasks(
+        connection,
+        [
+            {
+                "model_id": model_id,
+                "op_time": op_time,
+                "status": TaskStatus.RUNNING,
+                "start_time": now,
+                "trigger_code": why,
+                "attempt": attempt,
+                "work_id": row.id,
+                "run_id": row.run_id,
+            }
+            for (model_id, op_time), row in zip(wanted, rows.add(connection, MODEL_RUN, payloads), strict=True)
+        ],
+    )
+    if lost := mark_running(connection, tasks):
+        raise Contended(f"{len(lost)} batches were queued by somebody else between our look and our write")
+    return tasks
+
+
+def queue_due(engine: Engine, batches: Sequence[Batch], why: Trigger, now: datetime) -> dict[Batch, int]:
+    """Queues those of the batches that are due, judged in the same transaction; returns the ids of the new tasks."""
+
+    def queue(connection: Connection) -> dict[Batch, int]:
+        due = [
+            (standing.model_id, standing.op_time)
+            for standing in load_standings(connection, batches)
+            if judge(standing) is Verdict.DUE
+        ]
+        return queue_executions(connection, due, why, now) if due else {}
+
+    return transact_until_uncontended(engine, queue)
+
+
+def start_queued(engine: Engine, batch: Batch, work_id: int, run_id: str, now: datetime) -> Execution:
+    """Starts the execution that was queued with this row of work, in the run of that row."""
+
+    def start(connection: Connection) -> Execution:
+        running = lock_running(connection, [batch]).get(batch)
+        task = connection.execute(select(metrics_task_log).where(metrics_task_log.c.id == running)).one_or_none()
+        if task is None or task.work_id != work_id:
+            raise ModelFailed(f"work {work_id} has no execution to make: it was closed meanwhile")
+        if task.versions is not None and task.run_id != run_id:
+            raise AlreadyRunning  # another run of the same row of work has started it
+        return _start(connection, task, run_id, now)
+
+    return transact(engine, start)
+
+
+def start_for_operator(engine: Engine, model_id: str, op_time: str, run_id: str, now: datetime) -> Execution:
+    """Starts an execution that an operator launched, even before all tables have arrived, never beside another one."""
+    batch = (model_id, op_time)
+
+    def start(connection: Connection) -> Execution:
+        if lock_running(connection, [batch]):
+            raise AlreadyRunning
+        row = {
+            "model_id": model_id,
+            "op_time": op_time,
+            "status": TaskStatus.RUNNING,
+            "start_time": now,
+            "trigger_code": Trigger.OPERATOR,
+            "run_id": run_id,
+        }
+        tasks = insert_tasks(connection, [row])
+        if mark_running(connection, tasks):
+            raise AlreadyRunning
+        task = connection.execute(select(metrics_task_log).where(metrics_task_log.c.id == tasks[batch])).one()
+        return _start(connection, task, run_id, now)
+
+    return transact(engine, start)
+
+
+def finish_execution(
+    engine: Engine,
+    execution: Execution,
+    status: TaskStatus,
+    notify: Notify,
+    *,
+    message: str | None = None,
+    compute_count: int | None = None,
+    storage_count: int | None = None,
+) -> int | None:
+    """Closes the execution, writes its webhook deliveries, and queues the next one if a table arrived meanwhile.
+
+    Returns the id of the next task. Raises TakenOver if the recovery took this process for dead and closed the task.
+    """
+    batch = model_id, op_time = execution.batch
+    outcome = {
+        "status": status,
+        "message": message and message[:MESSAGE_LENGTH],
+        "compute_count": compute_count,
+        "storage_count": storage_count,
+    }
+
+    def close(connection: Connection) -> int | None:
+        fence(connection, execution)
+        now = datetime.now(UTC)
+        _close_task(connection, execution.task_id, outcome, now)
+        store_read_versions(connection, batch, execution.standing.arrived)
+        if status is TaskStatus.SUCCESS:
+            kpis = select(metrics_kpi.c.kpi_id).where(metrics_kpi.c.model_id == model_id).order_by(metrics_kpi.c.id)
+            notify(
+                connection,
+                task_id=execution.task_id,
+                model_id=model_id,
+                op_time=op_time,
+                kpi_ids=list(connection.execute(kpis).scalars()),
+                at=now,
+            )
+        (standing,) = load_standings(connection, [batch])
+        if judge(standing) is Verdict.DUE:
+            return queue_executions(connection, [batch], Trigger.AGAIN, now)[batch]
+        return None
+
+    return transact_until_uncontended(engine, close)
+
+
+def fence(connection: Connection, execution: Execution) -> None:
+    """Keeps others from closing the execution until the transaction ends; raises TakenOver if it is closed already."""
+    if lock_running(connection, [execution.batch]).get(execution.batch) != execution.task_id:
+        raise TakenOver(f"task {execution.task_id} was taken for dead and closed while this process went on")
+
+
+def close_dead(connection: Connection, task_id: int, batch: Batch, message: str, now: datetime) -> bool:
+    """Closes the task of an execution whose process died; False if somebody has closed the task meanwhile."""
+    if lock_running(connection, [batch]).get(batch) != task_id:
+        return False
+    _close_task(connection, task_id, {"status": TaskStatus.FAILED, "message": message[:MESSAGE_LENGTH]}, now)
+    return True
+
+
+def store_read_versions(connection: Connection, batch: Batch, versions: Versions) -> None:
+    """Stores which arrivals the last closed execution read. A version that differs makes the batch due again."""
+    model_id, op_time = batch
+    table = metrics_model_input
+    connection.execute(delete(table).where(table.c.model_id == model_id, table.c.op_time.in_(spellings(op_time))))
+    # The opTime is stored as the arrival's row spells it, because the sweep joins the two tables by it.
+    inputs = [
+        {"model_id": model_id, "op_time": written, "dependency_table_name": name, "arrival_time": arrival}
+        for (name, written), arrival in versions.items()
+    ]
+    if inputs:
+        connection.execute(insert(table), inputs)
+
+
+def _start(connection: Connection, task: Row[Any], run_id: str, now: datetime) -> Execution:
+    """Reads which arrivals the execution uses, and notes them in its task."""
+    found = load_standings(connection, [(task.model_id, task.op_time)])
+    if not found:
+        raise UnknownModel(f"there is no model {task.model_id}")
+    (standing,) = found
+    versions = {
+        name if written == task.op_time else f"{name} {written}": arrival.isoformat()
+        for (name, written), arrival in standing.arrived.items()
+    }
+    connection.execute(
+        update(metrics_task_log)
+        .where(metrics_task_log.c.id == task.id)
+        .values(start_time=now, run_id=run_id, versions=versions, missing_tables=missing_tables(standing) or None)
+    )
+    return Execution(task.id, standing)
+
+
+def _close_task(connection: Connection, task_id: int, outcome: Mapping[str, Any], now: datetime) -> None:
+    connection.execute(update(metrics_task_log).where(metrics_task_log.c.id == task_id).values(**outcome, end_time=now))
+    connection.execute(delete(metrics_model_running).where(metrics_model_running.c.task_id == task_id))
