@@ -1,14 +1,23 @@
-"""Errors that a person reads: every one is a single line that says what to do.
+"""The root of all errors that a person reads: each message is one line that says what was expected or what to do.
 
 PlatformError
-├── SettingsError       the environment asks for something impossible
-├── StoreError          the database refused; see store/errors.py for its tree
-├── GraphError          the graph refused; see graph/errors.py
-├── HttpError           a request to another system failed; see http_door/errors.py
-├── AccessError         who is asking could not be established; see access/errors.py
-├── SourceError         a named data source is not known or refused a query; see sources.py
-├── YamlFileError       a YAML file is refused; one line for each problem, see yaml_lines.py
-└── WebhookError        a call to an address that a user chose could not be made; see webhooks/errors.py
+├── SettingsError       a PLATFORM_* variable is missing, malformed or contradicts another
+├── StoreError          the database; tree in store/errors.py
+├── GraphError          the graph; tree in graph/errors.py
+├── HttpError           requests to other systems; tree in http_door/errors.py
+├── AccessError         tenants, keys and gateway assertions; tree in access/errors.py
+├── WorkError           rows of work and their processes; tree in work/errors.py
+├── WebhookError        calls to addresses that users chose; tree in webhooks/errors.py
+├── SourceError         a named data source is not known or refused a query; in sources.py
+├── YamlFileError       a YAML file is refused, with one line for each problem; in yaml_lines.py
+├── ExpressionError     templates, JSONPaths and patterns; tree in expressions/errors.py
+├── IngestError         ingest; tree in ingest/errors.py
+├── LineageError        lineage; tree in lineage/errors.py
+├── ArrivalsError       table arrival; tree in arrivals/errors.py
+├── ReloadFailed        the code server could not load new definitions; in runner/code_server.py
+├── StartFailed         a process of `platform up` did not start; in supervisor/child.py
+├── AlreadyUp           `platform up` runs on this home already; in supervisor/home.py
+└── PortTaken           another program listens on a port; in supervisor/ports.py
 """
 
 

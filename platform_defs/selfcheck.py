@@ -43,7 +43,7 @@ def check_database(engine: Engine) -> DatabaseReport:
     elapsed = time.perf_counter() - started
     return DatabaseReport(
         server=_server(engine),
-        revision=migrate.current(engine) or "none",
+        revision=migrate.current_revision(engine) or "none",
         tables=len(metadata.tables),
         clock_skew_s=round((moment - datetime.now(UTC)).total_seconds(), 3),
         round_trip_ms=round(elapsed * 1000, 2),

@@ -25,7 +25,7 @@ def upgrade(settings: Settings) -> Upgraded:
     try:
         applied = migrate.upgrade(engine)
         _upgrade_graph(settings, engine)
-        return Upgraded(created, applied, migrate.current(engine))
+        return Upgraded(created, applied, migrate.current_revision(engine))
     finally:
         engine.dispose()
 

@@ -1,1 +1,1 @@
-"""Access: who may ask for what. Tenants, API keys and gateway assertions, without any web framework."""
+"""Access: who is calling and what they may do. Tenants, API keys and gateway assertions, without a web framework."""

@@ -22,7 +22,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
 from platform_defs.access.errors import AssertionRefused
-from platform_defs.access.principal import ALL_SCOPES, SourceType, source_type_of
+from platform_defs.access.principal import ALL_SCOPES, SourceType, parse_source_type
 from platform_defs.access.tenants import MAX_ID
 from platform_defs.canonical import canonical_hash
 from platform_defs.errors import SettingsError
@@ -31,9 +31,9 @@ from platform_defs.store.engine import transact
 from platform_defs.store.tables.access import used_assertions
 
 SKEW = timedelta(seconds=5)
-# Bounded so that the ids of used assertions need not be kept for long.
+# Bounded, so that the ids of used assertions can be deleted soon.
 LONGEST_LIFE = timedelta(minutes=5)
-# Ids outlive their assertion a little: a process whose clock is behind must not accept one that was forgotten.
+# Ids are kept a little longer than their assertions: a process whose clock is behind must not accept one again.
 KEPT_AFTER_EXPIRY = timedelta(minutes=1)
 MAX_ID_LENGTH = 512
 DEFAULT_SCOPES = frozenset({"lineage:write"})
@@ -41,7 +41,7 @@ DEFAULT_SCOPES = frozenset({"lineage:write"})
 
 @dataclass(frozen=True)
 class Gateway:
-    """Whom we believe: public keys by kid (current and previous), and the issuer and audience that must be named."""
+    """The trusted gateway: its public keys by kid (current and previous), and the issuer and audience to expect."""
 
     keys: Mapping[str, Ed25519PublicKey]
     issuer: str
@@ -50,7 +50,7 @@ class Gateway:
 
 @dataclass(frozen=True)
 class Assertion:
-    """A verified assertion; `tenant_code` and `tenant_name` are what the gateway says, not what is on record."""
+    """A verified assertion. `tenant_code` and `tenant_name` come from the gateway and may differ from the record."""
 
     subject: str
     issuer: str
@@ -63,8 +63,8 @@ class Assertion:
     tenant_name: str | None
 
 
-def gateway_from(settings: Settings) -> Gateway | None:
-    """The gateway that the settings describe; None where none is configured."""
+def load_gateway(settings: Settings) -> Gateway | None:
+    """The gateway that the settings describe; None if the settings name no gateway."""
     if not settings.gateway_keys.strip():
         return None
     for name, value in (("ISSUER", settings.gateway_issuer), ("AUDIENCE", settings.gateway_audience)):
@@ -81,7 +81,7 @@ def gateway_from(settings: Settings) -> Gateway | None:
 
 
 def verify_assertion(gateway: Gateway, token: str, *, method: str, path: str, now: datetime) -> Assertion:
-    """What a token asserts about this very request; does not yet say whether it was used before."""
+    """The assertion in a token for this very request. Does not check whether the token was used before."""
     claims = _signed_claims(gateway, token)
     for claim, expected in (("iss", gateway.issuer), ("method", method), ("path", path)):
         if claims.get(claim) != expected:
@@ -103,7 +103,7 @@ def verify_assertion(gateway: Gateway, token: str, *, method: str, path: str, no
     )
 
 
-def use_once(engine: Engine, assertion: Assertion) -> None:
+def mark_used(engine: Engine, assertion: Assertion) -> None:
     """Marks an assertion as used; the unique key in the database decides between processes that race."""
     row = {
         "assertion_hash": canonical_hash([assertion.issuer, assertion.jti]),
@@ -116,8 +116,8 @@ def use_once(engine: Engine, assertion: Assertion) -> None:
         raise AssertionRefused("jti", "expected one that was not used before") from None
 
 
-def prune_used(engine: Engine, now: datetime) -> int:
-    """Forgets the ids of assertions that have expired; returns how many."""
+def delete_expired_ids(engine: Engine, now: datetime) -> int:
+    """Deletes the ids of assertions that have expired; returns how many."""
     old = used_assertions.delete().where(used_assertions.c.expires_at < now - KEPT_AFTER_EXPIRY)
     return transact(engine, lambda connection: connection.execute(old).rowcount)
 
@@ -212,7 +212,7 @@ def _source_type(claims: Mapping[str, Any]) -> SourceType | None:
     text = _optional_text(claims, "sourceType")
     if text is None:
         return None
-    source_type = source_type_of(text)
+    source_type = parse_source_type(text)
     if source_type is None:
         raise AssertionRefused("sourceType", f"expected one of {', '.join(SourceType)}")
     return source_type

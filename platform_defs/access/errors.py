@@ -1,7 +1,7 @@
-"""What can be wrong with a tenant, a key or an assertion.
+"""Errors of access: tenants, keys and gateway assertions.
 
 AccessError
-├── TenantError            a tenant that contradicts what is on record, or is not on record
+├── TenantError            a tenant that contradicts the one on record, or cannot be stored
 ├── KeyRequestError        a key that cannot be issued or revoked as asked
 └── Unauthenticated        the caller is not known; the message says what was expected, never what was sent
     ├── KeyRefused         no such key, or revoked

@@ -29,7 +29,7 @@ _REFUSED = "expected a valid API key as `Authorization: Bearer pk_…`; this one
 
 @dataclass(frozen=True)
 class StoredKey:
-    """What the database knows of a key."""
+    """A key as the database has it: with its hash, without its secret."""
 
     public_id: str
     key_hash: str
@@ -52,7 +52,7 @@ def issue_key(
     source_type: SourceType | None = None,
     tenant_id: int | None = None,
 ) -> str:
-    """A new key; the returned text is the only copy of it."""
+    """Issues a new key; the returned text is its only copy."""
     wanted = sorted({scope.strip() for scope in scopes} - {""})
     if not name.strip() or len(name) > MAX_NAME:
         raise KeyRequestError(f"name: expected 1 to {MAX_NAME} characters")
@@ -77,8 +77,8 @@ def issue_key(
 
 
 def list_keys(engine: Engine) -> list[StoredKey]:
-    rows = read(engine, lambda connection: connection.execute(_stored().order_by(api_keys.c.id)).all())
-    return [_from_row(row) for row in rows]
+    rows = read(engine, lambda connection: connection.execute(_select_keys().order_by(api_keys.c.id)).all())
+    return [_key_from_row(row) for row in rows]
 
 
 def revoke_key(engine: Engine, name_or_id: str) -> list[str]:
@@ -98,8 +98,8 @@ def revoke_key(engine: Engine, name_or_id: str) -> list[str]:
     return revoked
 
 
-def public_id_of(key: str) -> str:
-    """The part of a key that names it; anything that cannot be a key is refused without asking the database."""
+def parse_public_id(key: str) -> str:
+    """The public id inside a key; a text that cannot be a key is refused without asking the database."""
     match = _FORMAT.fullmatch(key)
     if match is None:
         raise KeyRefused(_REFUSED)
@@ -107,14 +107,14 @@ def public_id_of(key: str) -> str:
 
 
 def find_key(engine: Engine, public_id: str) -> StoredKey | None:
-    query = _stored().where(api_keys.c.public_id == public_id)
-    # two attempts: a caller waits for this, and will ask again sooner than a long retry would end
+    query = _select_keys().where(api_keys.c.public_id == public_id)
+    # only two attempts: a client waits, and will ask again before a longer retry would end
     row = read(engine, lambda connection: connection.execute(query).one_or_none(), attempts=2)
-    return None if row is None else _from_row(row)
+    return None if row is None else _key_from_row(row)
 
 
 def accept_key(key: str, stored: StoredKey | None) -> Principal:
-    """The caller that this key stands for. One refusal for all reasons, so that none can be told apart."""
+    """The principal of a key. All refusals read the same, so that nobody learns whether a key exists."""
     known_hash = stored.key_hash if stored is not None else "0" * 64
     matches = hmac.compare_digest(sha256_hex(key), known_hash)
     if stored is None or not matches or stored.revoked_at is not None:
@@ -123,16 +123,16 @@ def accept_key(key: str, stored: StoredKey | None) -> Principal:
 
 
 def verify_key(engine: Engine, key: str) -> Principal:
-    """The caller that a key stands for, straight from the database."""
-    return accept_key(key, find_key(engine, public_id_of(key)))
+    """The principal of a key, read from the database."""
+    return accept_key(key, find_key(engine, parse_public_id(key)))
 
 
-def _stored() -> Select[Any]:
+def _select_keys() -> Select[Any]:
     columns = (api_keys, tenants.c.tenant_code, tenants.c.tenant_name)
     return select(*columns).outerjoin(tenants, tenants.c.tenant_id == api_keys.c.tenant_id)
 
 
-def _from_row(row: Any) -> StoredKey:
+def _key_from_row(row: Any) -> StoredKey:
     tenant = None if row.tenant_code is None else Tenant(row.tenant_id, row.tenant_code, row.tenant_name)
     return StoredKey(
         public_id=row.public_id,

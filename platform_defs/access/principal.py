@@ -1,4 +1,4 @@
-"""Who is asking: what a key, an assertion or an open door turns into, and the scopes that exist."""
+"""The principal: an authenticated caller with scopes and perhaps a tenant; and the scopes that exist."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 
 from platform_defs.access.tenants import DEMO_TENANT, Tenant
 
-# scope -> what it allows; `platform keys issue --help` and the refusal of an unknown scope show this list
+# scope: what it allows; `platform keys issue --help` and the refusal of an unknown scope show this list
 SCOPES = {
     "lineage:write": "post OpenLineage events",
     "arrivals:write": "report table arrivals",
@@ -22,7 +22,7 @@ ALL_SCOPES = frozenset(SCOPES)
 
 
 class SourceType(StrEnum):
-    """Which rules decide the tenant of a source's events."""
+    """The kind of a lineage source: it decides by which rules an event's tenant is found."""
 
     GRAVITINO = "gravitino"
     COMPUTE = "compute"
@@ -30,7 +30,7 @@ class SourceType(StrEnum):
 
 @dataclass(frozen=True)
 class Principal:
-    """An authenticated caller; `tenant` is the authenticated tenant, None where the credential names none."""
+    """An authenticated caller; `tenant` is the tenant of its credential, None if the credential names none."""
 
     kind: Literal["key", "assertion", "open"]
     name: str
@@ -49,7 +49,7 @@ def unknown_scopes(scopes: Iterable[str]) -> list[str]:
     return sorted(set(scopes) - ALL_SCOPES)
 
 
-def source_type_of(text: str) -> SourceType | None:
-    """The source type that a claim names: the seed's enum names count too. None where it names no known one."""
+def parse_source_type(text: str) -> SourceType | None:
+    """The source type that a claim names, also by the seed's `COMPUTE_ENGINE`; None if there is no such type."""
     names = {"gravitino": SourceType.GRAVITINO, "compute": SourceType.COMPUTE, "compute_engine": SourceType.COMPUTE}
     return names.get(text.strip().lower())

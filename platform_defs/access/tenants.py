@@ -1,4 +1,4 @@
-"""Known tenants: an id, a code that is its alone, and a name."""
+"""Tenants on record: an id, a code that no other tenant has, and a name."""
 
 from dataclasses import dataclass
 
@@ -25,12 +25,12 @@ DEMO_TENANT = Tenant(1, "demo", "Demo")
 
 
 def add_tenant(engine: Engine, tenant: Tenant) -> bool:
-    """Puts a tenant on record, says whether it was new; the same again changes nothing, a contradiction is refused."""
+    """Puts a tenant on record; True if it was new. Adding it again changes nothing, a contradiction is refused."""
     check_tenant(tenant)
     try:
         return transact(engine, lambda connection: _add(connection, tenant))
     except IntegrityError:
-        # another process added it between our look and our insert: what it wrote decides
+        # another process added it after our look: the second call compares with that row
         return transact(engine, lambda connection: _add(connection, tenant))
 
 
@@ -47,7 +47,7 @@ def list_tenants(engine: Engine) -> list[Tenant]:
 
 
 def check_tenant(tenant: Tenant) -> None:
-    """What the columns can hold; an empty code or name would hide a mistake."""
+    """Refuses a tenant that the columns cannot hold, and an empty code or name."""
     if not 0 < tenant.id <= MAX_ID:
         raise TenantError("tenantId", f"expected a positive 64-bit number, got {tenant.id}")
     for field, value, limit in (("tenantCode", tenant.code, MAX_CODE), ("tenantName", tenant.name, MAX_NAME)):

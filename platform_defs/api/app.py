@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
 
-from platform_defs.access.assertions import gateway_from
+from platform_defs.access.assertions import load_gateway
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.api.http import docs
 from platform_defs.api.http.auth import SECURITY_SCHEMES, Door
@@ -67,7 +67,7 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     app.state.graph = graph
     app.state.metrics = Metrics()
     app.state.readiness = health.Readiness(engine, graph)
-    app.state.door = Door(Authenticator(engine, gateway_from(settings)) if settings.auth == "keys" else None)
+    app.state.door = Door(Authenticator(engine, load_gateway(settings)) if settings.auth == "keys" else None)
     context = ApiContext(settings, engine, graph, app.state.metrics.registry)
     _open_services(app, context, drain)
     context.registry.register(_database_metrics(context))

@@ -15,7 +15,7 @@ from platform_defs.arrivals.executions.task_log import Task, Trigger, last_succe
 from platform_defs.arrivals.op_time import normalise_op_time
 from platform_defs.arrivals.readiness import Standing, Verdict, judge, next_version
 from platform_defs.arrivals.standings import load_standings, standings_of_dependents
-from platform_defs.store.engine import is_serial, read
+from platform_defs.store.engine import has_one_writer, read
 from platform_defs.store.tables.arrivals import metrics_etl_log
 from platform_defs.store.upsert import upsert
 
@@ -75,7 +75,7 @@ def record_arrival(engine: Engine, arrival: Arrival) -> ArrivalOutcome:
         return _queue_due_models(connection, standings, now) if standings else ArrivalOutcome(depended_on=False)
 
     outcome = transact_until_uncontended(engine, record)
-    if outcome.waiting and not is_serial(engine):
+    if outcome.waiting and not has_one_writer(engine):
         _judge_waiting_again(engine, outcome, arrival.op_time)
     return outcome
 

@@ -48,8 +48,8 @@ def upgrade(as_json: bool) -> None:
 def status(as_json: bool) -> None:
     """Show the database's revision and what it lacks."""
     with _engine() as engine:
-        pending = migrate.pending(engine)
-        revision = migrate.current(engine)
+        pending = migrate.missing_revisions(engine)
+        revision = migrate.current_revision(engine)
         url = engine.url.render_as_string(hide_password=True)
     if as_json:
         click.echo(json.dumps({"database": url, "revision": revision, "pending": pending}))

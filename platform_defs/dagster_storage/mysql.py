@@ -17,7 +17,7 @@ from sqlalchemy.engine import URL
 
 from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
 from platform_defs.store.engine import CONNECT_TIMEOUT_S, POOL_TIMEOUT_S, SOCKET_TIMEOUT_S
-from platform_defs.store.migration_lock import alone_on
+from platform_defs.store.migration_lock import migration_lock
 from platform_defs.store.mysql_driver import keep_statements_as_written
 
 RECYCLE_S = 1800
@@ -88,7 +88,7 @@ class PooledMySQLStorage(StorageOfParts):
     @staticmethod
     def create(url: URL) -> None:
         """Tables of all three, once: of processes that create them side by side dagster-mysql lets the second fail."""
-        with alone_on(url):
+        with migration_lock(url):
             PooledMySQLStorage(url.render_as_string(hide_password=False)).run_storage.dispose()
 
     @classmethod

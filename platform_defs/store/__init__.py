@@ -1,1 +1,1 @@
-"""The relational store: SQLAlchemy Core tables, one module per system, and how every process talks to them."""
+"""The relational store: the engine, tables (one module per system), migrations and portable statements."""

@@ -1,4 +1,4 @@
-"""Portable claim: up to n rows of a queue become one worker's, and never two workers'."""
+"""Claims rows of a queue table for one worker, on every database: no row is claimed by two workers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from platform_defs.store.chunks import chunks
 from platform_defs.store.primary_key import has_key_among
 from platform_defs.store.types import is_mysql
 
-# how far beyond its own share a worker looks while others hold the head of the queue
+# a worker looks at this many times its own share of rows, because other workers may hold the head of the queue
 LOOK_AHEAD = 8
 
 
@@ -22,10 +22,10 @@ def claim(
     limit: int,
     values: Mapping[str, Any],
 ) -> list[Row[Any]]:
-    """Marks up to `limit` rows that satisfy `where` with `values` and returns them as marked, in order.
+    """Sets `values` on up to `limit` rows that satisfy `where`, and returns these rows as they are then, in order.
 
-    `values` must make `where` false (a status, a lease), so that a claimed row is not found again. While others claim
-    at the same moment fewer rows than exist may come back: the next call finds the rest.
+    `values` must make `where` false (a status, a lease), so that a claimed row is not found again. While other workers
+    claim at the same moment, fewer rows may be returned than the queue holds: the next call finds the rest.
     """
     keys = list(table.primary_key.columns)
     candidates = [
@@ -42,7 +42,7 @@ def claim(
         connection.execute(mark)
         claimed = connection.execute(select(table).where(mine)).all()
     else:
-        # the condition once more, because here this one statement is what decides
+        # SQLite has no row locks: the condition is repeated, so that this one statement decides
         claimed = connection.execute(mark.where(where).returning(*table.columns)).all()
     place = {key: position for position, key in enumerate(chosen)}
     return sorted(claimed, key=lambda row: place[tuple(row._mapping[key] for key in keys)])
@@ -55,10 +55,10 @@ def _lock(
     where: ColumnElement[bool],
     limit: int,
 ) -> list[tuple[Any, ...]]:
-    """Locks candidates by their primary key, the first ones first, until there are enough.
+    """Locks candidates by their primary key, in order, until `limit` rows are locked.
 
     A locking read of the whole condition would sort, and InnoDB locks every row it sorts: one worker would hold the
-    entire queue and the others would find it empty. The hint keeps the optimiser from reading a small table whole.
+    entire queue and the others would find it empty. The hint keeps the optimiser from scanning a small table.
     """
     keys = list(table.primary_key.columns)
     chosen: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Creates a MySQL database that does not exist yet, or says in one line how its owner can."""
+"""Creates a MySQL database that does not exist yet, or says in one line how an administrator can create it."""
 
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
@@ -9,16 +9,16 @@ from platform_defs.store.engine import CONNECT_TIMEOUT_S
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.types import collation as default_collation
 
-# access denied: what a server says of a database that does not exist to a user who has no rights on it
+# a server answers "access denied" (1044) or "unknown database" (1049), depending on the rights of the user
 _UNKNOWN_DATABASE = (1044, 1049)
 
 
 def ensure_database(url: URL, *, collation: str | None = None) -> bool:
-    """True if it had to be created. Without a collation: the one by which the platform compares strings."""
+    """Creates the database unless it exists; True if it was created. By default its text is compared byte by byte."""
     if url.get_backend_name() == "sqlite" or _exists(url):
         return False
     # the empty name, because URL.set takes None for "leave it as it is"
-    server = create_engine(url.set(database=""), connect_args=_arguments(), isolation_level="AUTOCOMMIT")
+    server = create_engine(url.set(database=""), connect_args=_connect_arguments(), isolation_level="AUTOCOMMIT")
     try:
         with server.connect() as connection:
             collation = collation or default_collation(connection.dialect)
@@ -36,7 +36,7 @@ def ensure_database(url: URL, *, collation: str | None = None) -> bool:
 
 
 def _exists(url: URL) -> bool:
-    engine = create_engine(url, connect_args=_arguments())
+    engine = create_engine(url, connect_args=_connect_arguments())
     try:
         with engine.connect():
             return True
@@ -48,5 +48,5 @@ def _exists(url: URL) -> bool:
         engine.dispose()
 
 
-def _arguments() -> dict[str, object]:
+def _connect_arguments() -> dict[str, object]:
     return {"connection_timeout": CONNECT_TIMEOUT_S, "collation": "utf8mb4_bin"}

@@ -1,4 +1,4 @@
-"""How every process opens the database and how a unit of work is retried: the only place that knows either."""
+"""Opens the database with the settings that the platform relies on, and runs transactions with retries."""
 
 import json
 import random
@@ -35,7 +35,7 @@ _READ_ONLY = "platform_read_only"
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds; whoever must answer a client soon waits less than the rest."""
+    """How many seconds to wait for the database; code that must answer a client soon waits less."""
 
     connect: int = CONNECT_TIMEOUT_S
     pool: float = POOL_TIMEOUT_S
@@ -62,22 +62,22 @@ def open_engine(
 
 
 def transact(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
-    """Runs work in one transaction; deadlocks and lost connections run it again, so it must be idempotent."""
+    """Runs work in one transaction. After a deadlock or a lost connection it runs again, so it must be idempotent."""
     return _attempt(engine, work, attempts, read_only=False)
 
 
 def read(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
-    """Runs work that only reads: on SQLite it does not wait for writers."""
+    """Runs work that only reads, with the same retries; on SQLite it does not wait for writers."""
     return _attempt(engine, work, attempts, read_only=True)
 
 
-def is_serial(engine: Engine) -> bool:
-    """Whether writers wait for each other from their first statement, and so see all that was written before."""
+def has_one_writer(engine: Engine) -> bool:
+    """Whether a transaction that writes has waited for all earlier ones, and so sees everything they wrote."""
     return engine.dialect.name == "sqlite"
 
 
 def server_packet_limit(engine: Engine) -> int | None:
-    """max_allowed_packet of the server; None where no such limit exists."""
+    """The server's max_allowed_packet in bytes; None on SQLite, which has no such limit."""
     if engine.dialect.name == "sqlite":
         return None
     return read(engine, lambda connection: int(connection.execute(text("SELECT @@max_allowed_packet")).scalar_one()))
@@ -106,16 +106,16 @@ def _attempt(engine: Engine, work: Callable[[Connection], T], attempts: int, *, 
             if not is_transient(error):
                 raise
             if attempt == attempts:
-                if _lost(error):
+                if _is_lost(error):
                     raise StoreUnavailable(f"the database does not answer: {one_line(error)}") from error
                 raise
-        # jitter keeps two transactions that deadlocked from meeting again
+        # random, so that two transactions that deadlocked do not meet again
         time.sleep(random.uniform(0.5, 1.0) * 0.02 * 2**attempt)
     raise AssertionError("unreachable: attempts is at least 1")
 
 
-def _lost(error: DBAPIError | PoolTimeout) -> bool:
-    """Among the transient: nobody answers, as against somebody being in the way."""
+def _is_lost(error: DBAPIError | PoolTimeout) -> bool:
+    """Whether a transient error means that the database does not answer; else another transaction is in the way."""
     return not isinstance(error, DBAPIError) or _errno(error) not in _MYSQL_CONTENTION
 
 
@@ -129,23 +129,23 @@ def _is_packet_too_large(error: DBAPIError) -> bool:
 
 
 def _raise_if_too_large(engine: Engine, error: DBAPIError | PoolTimeout) -> None:
-    """MySQL often just hangs up on a packet that is too large, which would otherwise look like a lost connection."""
+    """MySQL often closes the connection on a large packet, which would otherwise look like a lost connection."""
     if not isinstance(error, DBAPIError) or engine.dialect.name == "sqlite":
         return
     if _is_packet_too_large(error):
         raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet: {one_line(error)}") from error
     limit = engine.dialect.__dict__.get("platform_packet_limit")
-    if limit and _errno(error) in _MYSQL_LOST and _size(error.params) + len(error.statement or "") > limit:
+    if limit and _errno(error) in _MYSQL_LOST and _count_bytes(error.params) + len(error.statement or "") > limit:
         raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet of {limit} bytes") from error
 
 
-def _size(params: Any) -> int:
+def _count_bytes(params: Any) -> int:
     if isinstance(params, str | bytes):
         return len(params)
     if isinstance(params, Mapping):
-        return sum(_size(value) for value in params.values())
+        return sum(_count_bytes(value) for value in params.values())
     if isinstance(params, Iterable):
-        return sum(_size(value) for value in params)
+        return sum(_count_bytes(value) for value in params)
     return 8
 
 
@@ -167,7 +167,7 @@ def _open_sqlite(url: URL, pool_size: int, patience: Patience) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, record: object) -> None:
-        # the driver's own BEGIN is deferred: two readers that turn writers would fail instead of waiting
+        # the driver's own BEGIN is deferred: two transactions that read and then write would fail instead of waiting
         connection.isolation_level = None
         _switch_to_wal(connection)
         for pragma in ("synchronous=FULL", "foreign_keys=ON"):
@@ -182,7 +182,7 @@ def _open_sqlite(url: URL, pool_size: int, patience: Patience) -> Engine:
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """The one pragma that does not honour the busy timeout: two processes that open a new file would collide."""
+    """Retries, because this pragma ignores the busy timeout: two processes that open a new file would collide."""
     deadline = time.monotonic() + SQLITE_BUSY_TIMEOUT_S
     while True:
         try:
@@ -227,7 +227,7 @@ def _open_mysql(url: URL, pool_size: int, socket_timeout: int | None, patience: 
             cursor.close()
 
     @event.listens_for(engine, "handle_error")
-    def hang_up_too(context: ExceptionContext) -> None:
+    def drop_connection(context: ExceptionContext) -> None:
         # the server closes the connection after this answer: a ROLLBACK on it would fail and hide the reason
         if getattr(context.original_exception, "errno", None) in _MYSQL_PACKET_TOO_LARGE:
             context.is_disconnect = True

@@ -1,7 +1,7 @@
-"""What can go wrong in the store, and which of it may be tried again.
+"""Errors of the relational store.
 
 StoreError
-├── StoreUnavailable     no connection within the timeout, or lost and not regained
+├── StoreUnavailable     no connection within the timeout, or lost; trying again may help
 ├── SchemaBehind         migrations are missing: run `platform db upgrade`
 ├── SchemaAhead          a newer version of the platform has migrated this database
 └── PacketTooLarge       one statement exceeds the server's max_allowed_packet; trying again cannot help

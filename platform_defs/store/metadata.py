@@ -1,4 +1,4 @@
-"""The one MetaData that all tables join, and the columns that nearly every table shares."""
+"""The MetaData that all tables belong to, and the columns that nearly every table has."""
 
 from datetime import UTC, datetime
 
@@ -30,5 +30,5 @@ def created_at() -> Column[datetime]:
 
 
 def updated_at() -> Column[datetime]:
-    # ON UPDATE CURRENT_TIMESTAMP exists on MySQL alone and follows the session's zone: our statements set it instead
+    # set by our statements: ON UPDATE CURRENT_TIMESTAMP exists on MySQL alone and follows the zone of the session
     return Column("updated_at", Instant, nullable=False, server_default=utc_now(), onupdate=now)

@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this code, once, whoever asks; and refuses to work on any other schema."""
+"""Migrates a database to the schema of this code, one process at a time, and refuses to work on any other schema."""
 
 import tempfile
 from argparse import Namespace
@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from platform_defs.errors import StoreError
 from platform_defs.store.engine import open_engine, read
 from platform_defs.store.errors import SchemaAhead, SchemaBehind
-from platform_defs.store.migration_lock import alone_on
+from platform_defs.store.migration_lock import migration_lock
 from platform_defs.store.types import is_mysql
 
 FOLDER = Path(__file__).parent / "migrations"
@@ -24,18 +24,18 @@ _UNKNOWN_DATABASE = 1049
 
 
 def upgrade(engine: Engine) -> list[str]:
-    """Applies what is missing and returns it; a second caller waits for the first and finds nothing to do."""
-    with _exclusively(engine) as connection:
-        missing = _missing(connection)
+    """Applies the missing migrations and returns them; a second caller waits for the first and finds nothing to do."""
+    with _lock_schema(engine) as connection:
+        missing = _missing_from(connection)
         if missing:
             command.upgrade(_config(connection), "head")
     return missing
 
 
-def pending(engine: Engine) -> list[str]:
+def missing_revisions(engine: Engine) -> list[str]:
     """The migrations that this code has and the database has not, oldest first."""
     try:
-        return read(engine, _missing)
+        return read(engine, _missing_from)
     except DBAPIError as error:
         if getattr(error.orig, "errno", None) == _UNKNOWN_DATABASE:
             raise SchemaBehind(f"database {engine.url.database} does not exist: run `platform db upgrade`") from error
@@ -44,30 +44,30 @@ def pending(engine: Engine) -> list[str]:
 
 def require_current(engine: Engine) -> None:
     """Raises in one line unless the database has exactly the schema of this code."""
-    if missing := pending(engine):
+    if missing := missing_revisions(engine):
         count = "1 migration" if len(missing) == 1 else f"{len(missing)} migrations"
         raise SchemaBehind(f"the database lacks {count} ({', '.join(missing)}): run `platform db upgrade`")
 
 
-def revisions() -> list[str]:
-    """All that this code knows, oldest first."""
+def known_revisions() -> list[str]:
+    """All migrations of this code, oldest first."""
     scripts = ScriptDirectory.from_config(_config())
     return [script.revision for script in reversed(list(scripts.walk_revisions()))]
 
 
-def current(engine: Engine) -> str | None:
+def current_revision(engine: Engine) -> str | None:
     """The database's revision; None before the first migration."""
     return read(engine, _revision)
 
 
 def new_revision(message: str) -> Path:
-    """Writes a migration for what the tables have and an up-to-date scratch database has not."""
+    """Writes a migration for the differences between the tables in the code and those that all migrations create."""
     with tempfile.TemporaryDirectory() as folder:
         engine = open_engine(f"sqlite:///{folder}/scratch.db")
         try:
             upgrade(engine)
             with engine.begin() as connection:
-                number = f"{len(revisions()) + 1:04d}"
+                number = f"{len(known_revisions()) + 1:04d}"
                 script = command.revision(_config(connection), message, autogenerate=True, rev_id=number)
         finally:
             engine.dispose()
@@ -80,7 +80,8 @@ def new_revision(message: str) -> Path:
 
 
 def _config(connection: Connection | None = None) -> Config:
-    config = Config(cmd_opts=Namespace(quiet=True))  # Alembic would print beside our own answer
+    # quiet: Alembic would print lines of its own between the answers of our command
+    config = Config(cmd_opts=Namespace(quiet=True))
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
@@ -90,8 +91,8 @@ def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _missing(connection: Connection) -> list[str]:
-    known, found = revisions(), _revision(connection)
+def _missing_from(connection: Connection) -> list[str]:
+    known, found = known_revisions(), _revision(connection)
     if found is None:
         return known
     if found not in known:
@@ -102,11 +103,11 @@ def _missing(connection: Connection) -> list[str]:
 
 
 @contextmanager
-def _exclusively(engine: Engine) -> Iterator[Connection]:
+def _lock_schema(engine: Engine) -> Iterator[Connection]:
     if not is_mysql(engine.dialect):
-        # BEGIN IMMEDIATE admits one writer at a time, and all of an upgrade is one transaction
+        # SQLite admits one writer at a time, and a whole upgrade is one transaction
         with engine.begin() as connection:
             yield connection
         return
-    with alone_on(engine.url) as connection:
+    with migration_lock(engine.url) as connection:
         yield connection

@@ -1,4 +1,4 @@
-"""One process at a time changes the tables of a MySQL database: a named lock of the server, held by a connection."""
+"""A lock of the MySQL server under which one process at a time changes the tables of a database."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ WAIT_S = 600
 
 
 @contextmanager
-def alone_on(url: URL) -> Iterator[Connection]:
-    """Whoever comes second waits, then finds the first one's work done."""
-    patient = open_engine(url, pool_size=1, socket_timeout=None)
+def migration_lock(url: URL) -> Iterator[Connection]:
+    """Yields a connection that holds the lock. A second process waits, then finds the first one's changes done."""
+    waiting = open_engine(url, pool_size=1, socket_timeout=None)
     try:
-        with patient.begin() as connection:
+        with waiting.begin() as connection:
             # a lock name is global to the server and at most 64 characters long
             name = "platform_migrate_" + hashlib.sha256(str(url.database).encode()).hexdigest()[:32]
             granted = connection.execute(text("SELECT GET_LOCK(:name, :wait)"), {"name": name, "wait": WAIT_S})
@@ -26,4 +26,4 @@ def alone_on(url: URL) -> Iterator[Connection]:
                 raise StoreError(f"another process has been migrating {url.database} for {WAIT_S} s")
             yield connection
     finally:
-        patient.dispose()  # the lock ends with its session, also when this process is killed
+        waiting.dispose()  # the server frees the lock with the session, also when this process is killed

@@ -1,4 +1,4 @@
-"""Switches off what the MySQL driver does to our statements behind our back."""
+"""Keeps the MySQL driver from changing statements before it sends them."""
 
 import re
 

@@ -96,7 +96,7 @@ class Instant(types.TypeDecorator[datetime]):
 
 
 class OthersInstant(Instant):
-    """An instant that others write too: what is no time that we can read is None, and never an error for the rest."""
+    """An instant that other programs write too: an unreadable time is None, so that it never fails a whole query."""
 
     cache_ok = True
 
@@ -178,7 +178,7 @@ class utc_now(FunctionElement[datetime]):
 @compiles(utc_now, "mysql")
 @compiles(utc_now, "mariadb")
 def _utc_now_mysql(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
-    # UTC_TIMESTAMP, not CURRENT_TIMESTAMP: an ETL session with its own time_zone must not change what a default means
+    # UTC_TIMESTAMP, not CURRENT_TIMESTAMP, which follows the time_zone of the session: ETL jobs set their own
     return "(UTC_TIMESTAMP(6))"
 
 

@@ -16,7 +16,8 @@ from sqlalchemy.types import TypeEngine
 
 from platform_defs.store.types import is_mysql, utc_now
 
-Incoming = ReadOnlyColumnCollection[str, Any]  # the columns of the row that could not be inserted
+# the columns of the row that was to be inserted, for expressions that combine it with the existing row
+Incoming = ReadOnlyColumnCollection[str, Any]
 Update = Sequence[str] | Literal["nothing"] | Callable[[Incoming], Mapping[str, Any]] | None
 
 MAX_ROWS = 1000
@@ -44,16 +45,18 @@ def upsert(
     if not rows:
         return 0
     columns = list(rows[0])
-    _check(table, columns, rows, key)
+    _check_rows(table, columns, rows, key)
     dialect = connection.dialect
-    one = _for_one_row(dialect, _statement(dialect, table, columns, key, update, when), columns)
-    for chunk in _chunks(_bound(dialect, table, one.columns, rows), dialect, len(columns), len(one.tail_values)):
+    one = _compile_one_row(dialect, _statement(dialect, table, columns, key, update, when), columns)
+    for chunk in _chunks_by_size(
+        _bind_rows(dialect, table, one.columns, rows), dialect, len(columns), len(one.tail_values)
+    ):
         statement = f"{one.head}{', '.join([one.group] * len(chunk))}{one.tail}"
         connection.exec_driver_sql(statement, (*(value for row in chunk for value in row), *one.tail_values))
     return len(rows)
 
 
-def _check(table: Table, columns: list[str], rows: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
+def _check_rows(table: Table, columns: list[str], rows: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
     unique = [
         {column.name for column in constraint.columns}
         for constraint in (table.primary_key, *table.constraints)
@@ -85,7 +88,7 @@ def _statement(
         if when is not None:
             condition = when(on_mysql.inserted)
             changes = {name: case((condition, value), else_=table.c[name]) for name, value in changes.items()}
-        return on_mysql.on_duplicate_key_update([(name, changes[name]) for name in _in_order(table, changes)])
+        return on_mysql.on_duplicate_key_update([(name, changes[name]) for name in _assignment_order(table, changes)])
     on_sqlite = sqlite.insert(table)
     changes = _changes(table, columns, key, update, on_sqlite.excluded)
     if not changes:
@@ -111,8 +114,8 @@ def _changes(
     return changes
 
 
-def _in_order(table: Table, changes: Mapping[str, Any]) -> list[str]:
-    """MySQL assigns from left to right and then reads the new value: a column is assigned after all that read it."""
+def _assignment_order(table: Table, changes: Mapping[str, Any]) -> list[str]:
+    """MySQL assigns from left to right, so a column comes after all expressions that read its old value."""
     order = TopologicalSorter[str](dict.fromkeys(changes, ()))
     for name, value in changes.items():
         for element in iterate(value) if isinstance(value, ColumnElement) else ():
@@ -136,7 +139,7 @@ class _OneRow:
     tail_values: list[Any]
 
 
-def _for_one_row(dialect: Dialect, statement: Insert, columns: list[str]) -> _OneRow:
+def _compile_one_row(dialect: Dialect, statement: Insert, columns: list[str]) -> _OneRow:
     # compiling all rows would cost more than sending them: SQLAlchemy spends 100 ms on 1,000 rows
     compiled = statement.compile(dialect=dialect, column_keys=columns)
     assert isinstance(compiled, SQLCompiler)
@@ -146,39 +149,39 @@ def _for_one_row(dialect: Dialect, statement: Insert, columns: list[str]) -> _On
     if not found:
         raise AssertionError(f"no values in {compiled}")
     tail_values = [
-        _processed(dialect, compiled.binds[name].type, compiled.params[name]) for name in names[len(columns) :]
+        _bind_value(dialect, compiled.binds[name].type, compiled.params[name]) for name in names[len(columns) :]
     ]
     return _OneRow(names[: len(columns)], head, group, tail, tail_values)
 
 
-def _processed(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> Any:
+def _bind_value(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> Any:
     process = type_.dialect_impl(dialect).bind_processor(dialect)
     return value if process is None else process(value)
 
 
-def _bound(
+def _bind_rows(
     dialect: Dialect, table: Table, columns: list[str], rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows as the driver takes them: every value through its column type."""
+    """The rows as the driver takes them: each value converted by the type of its column."""
     processors = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in columns]
     pairs = list(zip(columns, processors, strict=True))
     for row in rows:
         yield tuple(row[name] if process is None else process(row[name]) for name, process in pairs)
 
 
-def _chunks(
+def _chunks_by_size(
     rows: Iterator[tuple[Any, ...]], dialect: Dialect, width: int, extra: int
 ) -> Iterator[list[tuple[Any, ...]]]:
     max_rows, max_bytes = MAX_ROWS, MAX_BYTES
     if is_mysql(dialect):
-        # escaping may double a text, so a quarter of the limit stays below half of it
+        # escaping may double the length of a text, so a quarter of the limit leaves room
         max_bytes = min(MAX_BYTES, getattr(dialect, "platform_packet_limit", MAX_BYTES * 4) // 4)
     else:
         max_rows = max(1, min(MAX_ROWS, (SQLITE_MAX_VARIABLES - extra) // width))
     chunk: list[tuple[Any, ...]] = []
     size = 0
     for row in rows:
-        row_size = sum(_bytes(value) for value in row)
+        row_size = sum(_estimate_bytes(value) for value in row)
         if chunk and (len(chunk) >= max_rows or size + row_size > max_bytes):
             yield chunk
             chunk, size = [], 0
@@ -188,7 +191,7 @@ def _chunks(
         yield chunk
 
 
-def _bytes(value: Any) -> int:
+def _estimate_bytes(value: Any) -> int:
     if isinstance(value, str):
         return len(value) if value.isascii() else 4 * len(value)
     return len(value) if isinstance(value, bytes) else 32

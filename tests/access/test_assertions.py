@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from sqlalchemy import Engine, func, select
 
-from platform_defs.access.assertions import Gateway, gateway_from, prune_used, verify_assertion
+from platform_defs.access.assertions import Gateway, delete_expired_ids, load_gateway, verify_assertion
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.access.errors import AssertionRefused
 from platform_defs.access.principal import Principal, SourceType
@@ -46,7 +46,7 @@ def test_a_valid_assertion_names_the_source_and_its_tenant(
     engine: Engine, gateway: Gateway, current: SigningKey
 ) -> None:
     token = current.sign(tenantId="7", tenantCode="acme", tenantName="Acme", sourceType="COMPUTE_ENGINE")
-    principal = Authenticator(engine, gateway).by_assertion(token, method="POST", path=PATH)
+    principal = Authenticator(engine, gateway).authenticate_assertion(token, method="POST", path=PATH)
     acme = Tenant(7, "acme", "Acme")
     assert principal == Principal("assertion", "spark-prod", frozenset({"lineage:write"}), SourceType.COMPUTE, acme)
 
@@ -120,9 +120,9 @@ def test_a_scope_claim_replaces_the_default_and_unknown_scopes_grant_nothing(
 
 def test_an_assertion_is_accepted_once(engine: Engine, gateway: Gateway, current: SigningKey) -> None:
     authenticator, token = Authenticator(engine, gateway), current.sign(jti="長" * 512)
-    authenticator.by_assertion(token, method="POST", path=PATH)
+    authenticator.authenticate_assertion(token, method="POST", path=PATH)
     with pytest.raises(AssertionRefused, match="jti: expected one that was not used before"):
-        authenticator.by_assertion(token, method="POST", path=PATH)
+        authenticator.authenticate_assertion(token, method="POST", path=PATH)
 
 
 def test_of_many_that_race_with_one_assertion_exactly_one_wins(
@@ -132,7 +132,7 @@ def test_of_many_that_race_with_one_assertion_exactly_one_wins(
 
     def attempt(_: int) -> bool:
         try:
-            Authenticator(engine, gateway).by_assertion(token, method="POST", path=PATH)
+            Authenticator(engine, gateway).authenticate_assertion(token, method="POST", path=PATH)
         except AssertionRefused:
             return False
         return True
@@ -146,17 +146,17 @@ def test_an_assertion_refused_for_another_reason_is_not_used_up(
 ) -> None:
     authenticator, token = Authenticator(engine, gateway), current.sign()
     with pytest.raises(AssertionRefused, match="path"):
-        authenticator.by_assertion(token, method="POST", path="/api/elsewhere")
-    assert authenticator.by_assertion(token, method="POST", path=PATH).kind == "assertion"
+        authenticator.authenticate_assertion(token, method="POST", path="/api/elsewhere")
+    assert authenticator.authenticate_assertion(token, method="POST", path=PATH).kind == "assertion"
 
 
 def test_used_ids_are_forgotten_only_after_their_assertion_cannot_be_accepted_any_more(
     engine: Engine, gateway: Gateway, current: SigningKey
 ) -> None:
     now = datetime.now(UTC)
-    Authenticator(engine, gateway).by_assertion(current.sign(), method="POST", path=PATH)
-    assert prune_used(engine, now + timedelta(seconds=65)) == 0
-    assert prune_used(engine, now + timedelta(seconds=150)) == 1
+    Authenticator(engine, gateway).authenticate_assertion(current.sign(), method="POST", path=PATH)
+    assert delete_expired_ids(engine, now + timedelta(seconds=65)) == 0
+    assert delete_expired_ids(engine, now + timedelta(seconds=150)) == 1
     with engine.connect() as connection:
         assert connection.execute(select(func.count()).select_from(used_assertions)).scalar_one() == 0
 
@@ -164,12 +164,14 @@ def test_used_ids_are_forgotten_only_after_their_assertion_cannot_be_accepted_an
 def test_the_record_decides_what_a_tenant_is_called(engine: Engine, gateway: Gateway, current: SigningKey) -> None:
     authenticator = Authenticator(engine, gateway)
     with pytest.raises(AssertionRefused, match="tenantId: expected a tenant on record"):
-        authenticator.by_assertion(current.sign(tenantId=7), method="POST", path=PATH)
+        authenticator.authenticate_assertion(current.sign(tenantId=7), method="POST", path=PATH)
     add_tenant(engine, Tenant(7, "acme", "Acme"))
-    principal = authenticator.by_assertion(current.sign(tenantId=7, tenantName="ACME"), method="POST", path=PATH)
+    principal = authenticator.authenticate_assertion(
+        current.sign(tenantId=7, tenantName="ACME"), method="POST", path=PATH
+    )
     assert principal.tenant == Tenant(7, "acme", "Acme")
     with pytest.raises(AssertionRefused, match="tenantCode: expected the code that is on record"):
-        authenticator.by_assertion(current.sign(tenantId=7, tenantCode="other"), method="POST", path=PATH)
+        authenticator.authenticate_assertion(current.sign(tenantId=7, tenantCode="other"), method="POST", path=PATH)
 
 
 def test_the_settings_name_current_and_previous_key_as_pem_or_base64(tmp_path: Path, current: SigningKey) -> None:
@@ -180,14 +182,14 @@ def test_the_settings_name_current_and_previous_key_as_pem_or_base64(tmp_path: P
         settings = Settings(
             gateway_keys=f"{current.setting}, {previous.setting}", gateway_issuer=ISSUER, gateway_audience=AUDIENCE
         )
-        gateway = gateway_from(settings)
+        gateway = load_gateway(settings)
         assert gateway is not None
         for key in (current, previous):
             verify_assertion(gateway, key.sign(), method="POST", path=PATH, now=datetime.now(UTC))
 
 
 def test_without_keys_there_is_no_gateway() -> None:
-    assert gateway_from(Settings(gateway_keys="")) is None
+    assert load_gateway(Settings(gateway_keys="")) is None
 
 
 @pytest.mark.parametrize(
@@ -210,5 +212,5 @@ def test_a_mistake_in_the_gateway_settings_is_one_line_that_names_it(
     values = {"gateway_keys": current.setting, "gateway_issuer": ISSUER, "gateway_audience": AUDIENCE, **settings}
     values["gateway_keys"] = values["gateway_keys"].replace("{folder}", str(tmp_path))
     with pytest.raises(SettingsError, match=expected) as refused:
-        gateway_from(Settings(**values))
+        load_gateway(Settings(**values))
     assert "\n" not in str(refused.value)

@@ -5,7 +5,7 @@ import time
 import pytest
 from sqlalchemy import Engine, select
 
-from platform_defs.access.authenticator import KEY_MEMORY_AWAY_S, KEY_MEMORY_S, Authenticator
+from platform_defs.access.authenticator import KEY_CACHE_OUTAGE_S, KEY_CACHE_S, Authenticator
 from platform_defs.access.errors import KeyRefused, KeyRequestError
 from platform_defs.access.keys import issue_key, list_keys, revoke_key, verify_key
 from platform_defs.access.principal import ALL_SCOPES, Principal, SourceType
@@ -71,17 +71,17 @@ def test_a_remembered_key_needs_no_query_and_is_forgotten_after_seconds(
 ) -> None:
     key = issue_key(engine, "spark", ["lineage:write"])
     authenticator = Authenticator(engine, None)
-    assert authenticator.remembered(key) is None
-    principal = authenticator.by_key(key)
+    assert authenticator.cached_principal(key) is None
+    principal = authenticator.authenticate_key(key)
     revoke_key(engine, "spark")
-    assert authenticator.remembered(key) == principal
+    assert authenticator.cached_principal(key) == principal
     forged = key[:-1] + ("0" if key[-1] != "0" else "1")
     with pytest.raises(KeyRefused):
-        authenticator.remembered(forged)
-    later = time.monotonic() + KEY_MEMORY_S + 1
+        authenticator.cached_principal(forged)
+    later = time.monotonic() + KEY_CACHE_S + 1
     monkeypatch.setattr("platform_defs.access.authenticator.time.monotonic", lambda: later)
-    assert authenticator.remembered(key) is None
-    assert authenticator.remembered(key, KEY_MEMORY_AWAY_S) == principal
+    assert authenticator.cached_principal(key) is None
+    assert authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S) == principal
     with pytest.raises(KeyRefused):
-        authenticator.by_key(key)
-    assert authenticator.remembered(key, KEY_MEMORY_AWAY_S) is None
+        authenticator.authenticate_key(key)
+    assert authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S) is None

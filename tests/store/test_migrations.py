@@ -22,7 +22,7 @@ from tests.conftest import STORES, server_url
 from tests.needs import ROOT
 
 every_store = pytest.mark.parametrize("database_url", STORES, indirect=True)
-LATEST = migrate.revisions()[-1]
+LATEST = migrate.known_revisions()[-1]
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ def tables(engine: Engine) -> set[str]:
 
 @every_store
 def test_an_empty_database_is_migrated_once_and_then_left_alone(empty: Engine) -> None:
-    assert migrate.pending(empty) == migrate.revisions()
-    assert migrate.upgrade(empty) == migrate.revisions()
+    assert migrate.missing_revisions(empty) == migrate.known_revisions()
+    assert migrate.upgrade(empty) == migrate.known_revisions()
     assert tables(empty) == set(metadata.tables)
     assert migrate.upgrade(empty) == []
-    assert migrate.pending(empty) == []
-    assert migrate.current(empty) == LATEST
+    assert migrate.missing_revisions(empty) == []
+    assert migrate.current_revision(empty) == LATEST
     migrate.require_current(empty)
 
 
@@ -71,7 +71,7 @@ def test_processes_that_upgrade_at_once_apply_each_migration_once(database_url: 
     answers = [answer(process) for process in racing]
     assert [code for code, _, _ in answers] == [0, 0, 0], [err for _, _, err in answers]
     applied = sorted((json.loads(out)["applied"] for _, out, _ in answers), key=len)
-    assert applied == [[], [], migrate.revisions()]
+    assert applied == [[], [], migrate.known_revisions()]
     engine = open_engine(database_url)
     migrate.require_current(engine)
     assert tables(engine) == set(metadata.tables)
@@ -96,8 +96,8 @@ def test_an_interrupted_upgrade_finishes_on_the_next_try(
         patched.setattr(Operations, operation, dies)
         with pytest.raises(KeyboardInterrupt):
             migrate.upgrade(empty)
-    assert migrate.pending(empty) == migrate.revisions()
-    assert migrate.upgrade(empty) == migrate.revisions()
+    assert migrate.missing_revisions(empty) == migrate.known_revisions()
+    assert migrate.upgrade(empty) == migrate.known_revisions()
     assert tables(empty) == set(metadata.tables)
     for table in metadata.tables.values():
         expected = {str(index.name) for index in table.indexes}
@@ -116,7 +116,7 @@ def test_a_database_of_a_newer_version_is_refused_in_one_line(empty: Engine) -> 
     migrate.upgrade(empty)
     with empty.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    for act in (migrate.require_current, migrate.upgrade, migrate.pending):
+    for act in (migrate.require_current, migrate.upgrade, migrate.missing_revisions):
         with pytest.raises(SchemaAhead, match="9999") as refused:
             act(empty)
         assert "\n" not in str(refused.value)
@@ -129,7 +129,7 @@ def test_status_names_what_is_missing_and_the_command_that_brings_it(tmp_path: P
     assert "run `platform db upgrade`" in out
     assert answer(platform("db", "upgrade", url=url, home=tmp_path))[:2] == (
         0,
-        f"applied {', '.join(migrate.revisions())}\n",
+        f"applied {', '.join(migrate.known_revisions())}\n",
     )
     assert answer(platform("db", "upgrade", url=url, home=tmp_path))[:2] == (0, f"up to date at {LATEST}\n")
     code, out, _ = answer(platform("db", "status", "--json", url=url, home=tmp_path))
@@ -161,7 +161,7 @@ def test_upgrade_creates_a_database_that_does_not_exist(unborn: URL, tmp_path: P
         migrate.require_current(engine)
     code, out, err = answer(platform("db", "upgrade", "--json", url=unborn, home=tmp_path))
     assert (code, err) == (0, "")
-    assert json.loads(out) == {"created": True, "applied": migrate.revisions(), "revision": LATEST}
+    assert json.loads(out) == {"created": True, "applied": migrate.known_revisions(), "revision": LATEST}
     migrate.require_current(engine)
     with engine.begin() as connection:
         collation = connection.execute(text("SELECT @@collation_database")).scalar_one()

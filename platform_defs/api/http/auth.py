@@ -10,7 +10,7 @@ from anyio import CapacityLimiter
 from fastapi import Request
 from starlette.datastructures import Headers
 
-from platform_defs.access.authenticator import KEY_MEMORY_AWAY_S, Authenticator
+from platform_defs.access.authenticator import KEY_CACHE_OUTAGE_S, Authenticator
 from platform_defs.access.errors import KeyRefused, Unauthenticated
 from platform_defs.access.principal import OPEN_PRINCIPAL, Principal
 from platform_defs.api.http.errors import ApiError
@@ -50,15 +50,15 @@ class Door:
         try:
             if token is not None:
                 method, path = request.method, request.scope["raw_path"].decode("latin-1")
-                return await self._ask(lambda: authenticator.by_assertion(token, method=method, path=path))
+                return await self._ask(lambda: authenticator.authenticate_assertion(token, method=method, path=path))
             key = _presented_key(request.headers)
-            known = authenticator.remembered(key)
+            known = authenticator.cached_principal(key)
             if known is not None:
                 return known
             try:
-                return await self._ask(lambda: authenticator.by_key(key))
+                return await self._ask(lambda: authenticator.authenticate_key(key))
             except (TimeoutError, StoreUnavailable):
-                known = authenticator.remembered(key, KEY_MEMORY_AWAY_S)
+                known = authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S)
                 if known is None:
                     raise
                 return known

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection that store/migrate.py opened and locked."""
+"""The script that Alembic runs: it applies migrations on the connection that store/migrate.py opened and locked."""
 
 from alembic import context
 
@@ -6,7 +6,7 @@ from platform_defs.store.migrations import resumable
 from platform_defs.store.migrations.rendering import render_item, rewrite
 from platform_defs.store.tables import metadata
 
-assert resumable.ResumableMySQLImpl.__dialect__ == "mysql"  # importing it is what registers it
+assert resumable.ResumableMySQLImpl.__dialect__ == "mysql"  # the import registers the class with Alembic
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,4 +1,4 @@
-"""How autogenerate writes our types, so that a migration reads like the table it creates."""
+"""Tells Alembic how to write our column types, so that a generated migration reads like the table it creates."""
 
 from collections.abc import Iterable
 from typing import Any, Literal

@@ -12,7 +12,7 @@ class ResumableMySQLImpl(MySQLImpl):
     __dialect__ = "mysql"
 
     def create_index(self, index: Index, **kw: Any) -> None:
-        if not (kw.pop("if_not_exists", False) and _exists(self.connection, index)):
+        if not (kw.pop("if_not_exists", False) and _has_index(self.connection, index)):
             super().create_index(index, **kw)
 
     def add_column(self, table_name: str, column: Column[Any], **kw: Any) -> None:
@@ -20,7 +20,7 @@ class ResumableMySQLImpl(MySQLImpl):
             super().add_column(table_name, column, **kw)
 
 
-def _exists(connection: Connection | None, index: Index) -> bool:
+def _has_index(connection: Connection | None, index: Index) -> bool:
     if connection is None or index.table is None:
         return False
     return any(found["name"] == index.name for found in inspect(connection).get_indexes(index.table.name))

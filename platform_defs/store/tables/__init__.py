@@ -1,4 +1,4 @@
-"""All tables in one place: importing this module fills the metadata."""
+"""All tables of the platform, one module per system; importing this package fills the metadata."""
 
 from platform_defs.store.metadata import metadata
 from platform_defs.store.tables import (
