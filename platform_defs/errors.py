@@ -14,8 +14,8 @@ PlatformError
 ├── IngestError         ingest; tree in ingest/errors.py
 ├── LineageError        lineage; tree in lineage/errors.py
 ├── ArrivalsError       table arrival; tree in arrivals/errors.py
-├── ReloadFailed        the code server could not load new definitions; in runner/code_server.py
-├── StartFailed         a process of `platform up` did not start; in supervisor/child.py
+├── ReloadFailed        the code server did not answer or did not load; in runner/code_server.py
+├── StartFailed         `platform up` did not become ready; in supervisor/child.py
 ├── AlreadyUp           `platform up` runs on this home already; in supervisor/home.py
 └── PortTaken           another program listens on a port; in supervisor/ports.py
 """
