@@ -29,7 +29,7 @@ api_keys = Table(
     created_at(),
 )
 
-# An issuer may choose a jti of any length, so it is unique by a hash over issuer and jti.
+# unique by a hash over issuer and jti, because an issuer may choose a jti of any length
 used_assertions = Table(
     "used_assertions",
     metadata,

@@ -27,7 +27,7 @@ metrics_etl_log = Table(
     Column("table_name", Str(255), nullable=False),
     Column("op_time", Str(255), nullable=False),
     Column("arrival_time", OthersInstant, nullable=False),
-    # the arrival_time that Dagster was told last; ETL jobs that write this table themselves leave it alone
+    # the arrival_time that was last reported to Dagster; ETL jobs that write rows themselves leave it NULL
     Column("reported_time", Instant),
     UniqueConstraint("table_name", "op_time", name="uk_etl_log"),
     Index("idx_etl_log_arrival", "arrival_time"),
@@ -45,17 +45,17 @@ metrics_task_log = Table(
     Column("message", Str(2000)),
     Column("compute_count", Integer),
     Column("storage_count", Integer),
-    # what the run read: {arrived name: arrival_time}; beside the name the batch, where an ETL job spells it with dashes
+    # the arrivals that the run read: {table name: arrival_time}; a batch written with dashes is added to the name
     Column("versions", Json),
-    # dependencies that had not arrived when an operator launched it all the same
+    # dependencies that had not arrived when an operator launched the execution anyway
     Column("missing_tables", Json),
     Column("trigger_code", Str(16)),
-    # counts from one while crashes make the same execution start again
+    # 1 at first; grows each time a crash makes the same execution start again
     Column("attempt", Integer, nullable=False, server_default="1"),
-    # the row of work that executes it; NULL where Dagster launched the run without one
+    # the row of work of this execution; NULL if Dagster launched the run without one
     Column("work_id", BigInteger),
     Column("run_id", Fixed(36)),
-    # when Dagster was told of the values that a successful execution left
+    # when the values of a successful execution were reported to Dagster
     Column("reported_at", Instant),
     # (model, op_time, status) as one key would exceed MySQL's 3072 bytes; the rows of one batch are few
     Index("idx_task_log_batch", "model_id", "op_time"),
@@ -63,7 +63,7 @@ metrics_task_log = Table(
     Index("idx_task_log_reported", "status", "reported_at", "end_time"),
 )
 
-# The guard: a row per batch while a task of it is RUNNING, so that there are never two.
+# Has a row for a batch while a task of the batch is RUNNING; the primary key allows only one.
 metrics_model_running = Table(
     "metrics_model_running",
     metadata,
@@ -73,8 +73,8 @@ metrics_model_running = Table(
     Index("idx_model_running_task", "task_id"),
 )
 
-# What the last ended execution of a batch read, so that one query finds every batch that changed since; op_time is
-# spelled as in the arrival's row.
+# The arrivals that the last ended execution of each batch read: one query finds the batches that changed since then.
+# op_time is written as in the row of the arrival.
 metrics_model_input = Table(
     "metrics_model_input",
     metadata,

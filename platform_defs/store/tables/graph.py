@@ -5,7 +5,7 @@ from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, PrimaryK
 from platform_defs.store.metadata import created_at, id_column, metadata, updated_at
 from platform_defs.store.types import BigId, LongText, Str
 
-# Two ids of 512 characters are longer than any index of MySQL may be: edges name their ends by number.
+# Edges refer to nodes by number, because two ids of 512 characters are too long for an index of MySQL.
 graph_node = Table(
     "graph_node",
     metadata,
@@ -14,14 +14,14 @@ graph_node = Table(
     Column("node_id", Str(512), nullable=False),
     Column("kind", Str(32), nullable=False),
     Column("vector_label", Str(64)),
-    # only the Tenant node has one; as on Neo4j no two tenants share a code
+    # only the Tenant node has a code; as on Neo4j, no two tenants share one
     Column("tenant_code", Str(64)),
     # text, not JSON: MySQL's JSON rounds some floats, and the merge happens under a lock in the application
     Column("props", LongText, nullable=False),
     created_at(),
     updated_at(),
     UniqueConstraint("tenant_id", "node_id", name="uk_graph_node_tenant_node"),
-    # lets an edge name (tenant, number) as a foreign key: the database itself refuses an edge between tenants
+    # target of the foreign keys (tenant, number) of edges, by which the database refuses edges between tenants
     UniqueConstraint("tenant_id", "id", name="uk_graph_node_tenant_number"),
     UniqueConstraint("tenant_code", name="uk_graph_node_tenant_code"),
 )

@@ -31,10 +31,10 @@ lineage_events = Table(
     Column("_event_type", Str(64), nullable=False, server_default="RUN_EVENT"),
     Column("event", Json, nullable=False),
     created_at(),
-    # a client that did not see our answer sends again: the fingerprint makes that one row
+    # a client that did not see our answer sends the event again: the fingerprint keeps it one row
     Column("fingerprint", Fixed(64), nullable=False),
     Column("graph_applied_at", Instant),
-    # the rules that the event was accepted by: a rebuild must read it as the sink did
+    # the source type by whose rules the event was accepted: a rebuild must apply the same rules
     Column("source_type", Str(32)),
     UniqueConstraint("tenant_id", "fingerprint", name="uk_le_fingerprint"),
     CheckConstraint("_event_type IN ('RUN_EVENT', 'DATASET_EVENT', 'JOB_EVENT')", name="event_type"),
@@ -45,9 +45,9 @@ Index("idx_le_tenant_event_type_time", _events.tenant_id, _events["_event_type"]
 Index("idx_le_tenant_run_time", _events.tenant_id, _events.run_uuid, _events.event_time.desc())
 Index("idx_le_tenant_job_time", _events.tenant_id, _events.job_namespace, _events.job_name, _events.event_time.desc())
 Index("idx_le_created_at", _events.created_at.desc())
-Index("idx_le_graph_applied", _events.graph_applied_at, _events.id)  # what the graph still lacks, in order
+Index("idx_le_graph_applied", _events.graph_applied_at, _events.id)  # finds events that are not in the graph yet
 
-# executionCount counts runs, not deliveries: a run of an SQL is one row, and `runs` moves with the rows
+# executionCount counts runs, not deliveries of events: each run of an SQL is one row, and lineage_sql.runs counts them
 lineage_sql_run = Table(
     "lineage_sql_run",
     metadata,
@@ -73,16 +73,16 @@ lineage_rebuild = Table(
     "lineage_rebuild",
     metadata,
     Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
-    # grows with every request: a rebuild answers those that were made before it began
+    # grows with every request for a rebuild; `answered` is its value when the last finished rebuild began
     Column("requested", BigInteger, nullable=False),
     Column("answered", BigInteger, nullable=False, server_default="0"),
     Column("requested_at", Instant, nullable=False),
     Column("rebuilt_at", Instant),
-    # the oldest stored event of the last rebuild: the graph is explained from here on
+    # the time of the oldest event that the last rebuild read
     Column("rebuilt_from", Instant),
 )
 
-# how far a reader of lineage_events has come, for its lag on /metrics
+# the id up to which a reader of lineage_events has come; /metrics computes its lag from it
 lineage_cursor = Table(
     "lineage_cursor",
     metadata,
@@ -95,11 +95,11 @@ lineage_dead_letter = Table(
     "lineage_dead_letter",
     metadata,
     id_column(),
-    Column("tenant_id", BigInteger),  # unknown when it was the tenant that could not be told
+    Column("tenant_id", BigInteger),  # NULL if the event was refused because its tenant is unknown
     Column("source", Str(255)),
     Column("source_type", Str(32)),
     Column("reason", LongText, nullable=False),
-    # as received: what was refused need not be JSON
+    # as received; it need not be JSON
     Column("payload", LongText, nullable=False),
     Column("payload_hash", Fixed(64), nullable=False),
     Column("status", Str(16), nullable=False, server_default="OPEN"),

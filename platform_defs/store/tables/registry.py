@@ -19,7 +19,7 @@ def _lifecycle() -> Column[str]:
 
 
 def _effective(name: str, *columns: Column[Any], key: tuple[str, ...] = ()) -> Table:
-    """A configuration table in which a change is a new effective row; key tells rows of one moment apart."""
+    """A configuration table in which a change is a new row with the time it takes effect; `key` tells rows apart."""
     short = name.removeprefix("reg_prov_")
     return Table(
         name,
@@ -27,7 +27,7 @@ def _effective(name: str, *columns: Column[Any], key: tuple[str, ...] = ()) -> T
         id_column(),
         Column("provenance_code", CODE, nullable=False),
         Column("endpoint_name", CODE),
-        # NULLs are never equal under a unique key: without this the rows of a whole source could repeat
+        # NULLs are never equal under a unique key: without this column the rows of a whole source could repeat
         Column("endpoint_scope", CODE, Computed("COALESCE(endpoint_name, '')", persisted=True)),
         Column("operation_type", Str(32), nullable=False, server_default="ALL"),
         Column("effective_from", Instant, nullable=False),

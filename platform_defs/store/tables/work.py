@@ -1,4 +1,4 @@
-"""Tables of the runner: rows of work, the runners that execute them, versions of what definitions are built from."""
+"""Tables of work: rows of work, the runners that execute them, and the versions of definition rows."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, UniqueConstraint
 
@@ -11,7 +11,7 @@ work = Table(
     id_column(),
     Column("kind", Str(64), nullable=False),
     Column("payload", Json, nullable=False),
-    # whoever writes the same work twice names it: the second row is the first one
+    # two writers that give the same key write one row
     Column("idempotent_key", Str(255)),
     # the recorded Dagster run of this row, chosen when the row is written so that its writer can link to it
     Column("run_id", Fixed(36), nullable=False),
@@ -22,7 +22,7 @@ work = Table(
     Column("leased_until", Instant),
     Column("heartbeat_at", Instant),
     Column("pid", Integer),
-    # with the pid it names one process for ever: the kernel gives pids away again
+    # when the process started: identifies it together with the pid, which the kernel reuses
     Column("process_started", BigInteger),
     Column("cancel_requested_at", Instant),
     Column("result", Json),
@@ -47,9 +47,9 @@ runners = Table(
     Column("slots", Integer, nullable=False),
     Column("busy", Integer, nullable=False, server_default="0"),
     Column("definitions", Fixed(64)),
-    # why the code on disk could not be loaded, while older definitions go on serving
+    # why the newest definitions could not be loaded; the runner goes on with older ones
     Column("load_error", LongText),
-    # what this runner counted, in the text format of /metrics
+    # the metrics of this runner, in the text format of /metrics
     Column("metrics", LongText),
     Column("started_at", Instant, nullable=False),
     Column("heartbeat_at", Instant, nullable=False),
