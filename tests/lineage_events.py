@@ -1,4 +1,4 @@
-"""Events for tests of the sink: as Spark, Flink and Gravitino send them, small and readable."""
+"""Small events for tests of the sink, in the form in which Spark, Flink and Gravitino send them."""
 
 import uuid
 from typing import Any

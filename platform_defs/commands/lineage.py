@@ -32,13 +32,15 @@ tenant_option = click.option("--tenant", "tenant_id", type=NUMBER, required=True
 
 @dataclass(frozen=True)
 class Stores:
+    """The stores that a command works on, and the settings that they were opened with."""
+
     settings: Settings
     engine: Engine
     graph: Graph
 
 
 @contextmanager
-def opened_stores() -> Iterator[Stores]:
+def open_stores() -> Iterator[Stores]:
     settings = Settings.load()
     with opened_engine() as engine:
         graph = open_graph(settings, engine)
@@ -50,14 +52,14 @@ def opened_stores() -> Iterator[Stores]:
 
 @click.group("lineage")
 def command() -> None:
-    """See, rebuild and repair what the lineage sink holds."""
+    """Print and rebuild asset graphs; list and retry refused events."""
 
 
 @command.command()
 @tenant_option
 def graph(tenant_id: int) -> None:
     """The tenant's whole asset graph as sorted JSON lines, the same text from both graph stores."""
-    with opened_stores() as stores:
+    with open_stores() as stores:
         for line in graph_lines(stores.graph.for_tenant(tenant_id)):
             click.echo(line)
 
@@ -65,8 +67,8 @@ def graph(tenant_id: int) -> None:
 @command.command()
 @tenant_option
 def rebuild(tenant_id: int) -> None:
-    """Rebuild the tenant's graph from its stored events; what none of them explains is removed."""
-    with opened_stores() as stores:
+    """Rebuild the tenant's graph from its stored events; nodes and edges that no event explains are removed."""
+    with open_stores() as stores:
         tenant = _tenant_on_record(stores.engine, tenant_id)
         oldest = raw_events.oldest_time(stores.engine, tenant_id)
         if oldest is None:
@@ -80,7 +82,7 @@ def rebuild(tenant_id: int) -> None:
 @command.command()
 def prune() -> None:
     """Forget tombstones and aliases older than PLATFORM_LINEAGE_TOMBSTONE_DAYS, of every tenant."""
-    with opened_stores() as stores:
+    with open_stores() as stores:
         removed = prune_tombstones(
             stores.engine, stores.graph, stores.settings.lineage_tombstone_days, datetime.now(UTC)
         )
@@ -126,7 +128,7 @@ def retry(ids: tuple[int, ...], everything: bool) -> None:
     if bool(ids) == everything:
         raise click.UsageError("name the ids to try again, or --all")
     refused = 0
-    with opened_stores() as stores:
+    with open_stores() as stores:
         found = (
             dead_letters.list_letters(stores.engine, limit=sys.maxsize)
             if everything

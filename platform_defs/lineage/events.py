@@ -228,7 +228,7 @@ def _check_keys(container: dict[str, Any]) -> None:
 
 
 def _find_refused_field(raw: Mapping[str, Any]) -> InvalidEvent:
-    """The error for an event that no store can hold, naming the field if it is found."""
+    """The error for an event that no store can hold; it names the field with the first such value."""
     return _search(raw, "") or InvalidEvent("event", "expected JSON")
 
 

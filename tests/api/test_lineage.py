@@ -1,4 +1,4 @@
-"""POST /api/openlineage as clients see it: every answer, what is stored for it, and what is not."""
+"""POST /api/openlineage as clients see it: every answer, and which rows, nodes and dead letters it leaves."""
 
 import asyncio
 import gzip
@@ -46,7 +46,7 @@ from tests.needs import require
 from tests.waiting import until
 
 PATH = "/api/openlineage"
-# tests share the machine
+# Tests share the machine with others, so a deadline as short as in production would often be missed.
 UNHURRIED_S = 20.0
 BACKENDS = (
     pytest.param(("sqlite", "embedded")),
@@ -101,7 +101,7 @@ class Client:
 
 @pytest.fixture(scope="session")
 def planned() -> None:
-    """A Neo4j that just started plans every statement first, on a busy machine for longer than any client waits."""
+    """Makes Neo4j plan every statement before a test waits: on a busy machine that takes longer than clients wait."""
     graph = Neo4jGraph(require("neo4j"), timeouts=Timeouts(transaction=60.0, retry=60.0))
     graph.ensure_schema()
     tenant = Tenant(randint(10**9, 10**12), uuid.uuid4().hex, "Warm-up")
@@ -119,7 +119,7 @@ def backend(request: pytest.FixtureRequest, migrated: dict[str, Engine]) -> Iter
     if graph == "neo4j":
         request.getfixturevalue("planned")
     engine = migrated[store]
-    number = randint(10**9, 10**12)  # Neo4j is shared: a tenant of its own keeps a test to itself
+    number = randint(10**9, 10**12)  # all tests share one Neo4j, so each test uses tenants of its own
     tenant, other = (Tenant(id, f"t{id}", f"Tenant {id}") for id in (number, number + 1))
     for one in (tenant, other):
         add_tenant(engine, one)
@@ -380,7 +380,7 @@ def test_an_array_larger_than_the_queue_is_taken_in_waves(backend: Backend) -> N
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
-    """Puts a fault in front of the merge: the stores themselves are shared with other tests and stay up."""
+    """Makes the graph write fail. The stores themselves are shared with other tests and stay up."""
 
     def install(fault: Callable[..., Any]) -> None:
         merge = commit.apply_events
@@ -428,7 +428,7 @@ def test_a_store_that_is_down_is_503_at_once_and_nothing_is_half_acknowledged(
     assert answer.headers["Retry-After"] == "1"
     before = asked
     assert client.post(run_event()).status_code == 503
-    assert asked == before  # the breaker answers, no store is asked
+    assert asked == before  # the breaker is open, so no store was asked
     assert all(row.graph_applied_at is None for row in client.rows())
     down = False
     until("the event to be accepted", lambda: client.post(event).status_code == 201)
@@ -459,7 +459,7 @@ def test_a_request_is_answered_within_its_deadline_although_a_store_hangs(
         answer = client.post(run_event())
         assert not release.is_set()
         assert (answer.status_code, answer.json()["message"]) == (503, TOO_LATE.message)
-        answer = client.post(run_event())  # refused at once, not when its time is over
+        answer = client.post(run_event())  # refused at once, not at its deadline
         assert (answer.status_code, answer.json()["message"]) == (503, STORE_DOWN.message)
         release.set()
         until("an event to be accepted", lambda: client.post(run_event()).status_code == 201)
@@ -495,7 +495,7 @@ def test_an_event_that_takes_too_long_is_503_and_its_neighbours_are_not(
         nonlocal tries
         if any("wide" in repr(event.facts) for event in events):
             tries += 1
-            threading.Event().wait(0.65)  # more than half of the time that a request has
+            threading.Event().wait(0.65)  # more than half of the request's deadline
             raise GraphUnavailable("took too long")
         return merge(store, tenant, events, counts)
 
@@ -503,7 +503,7 @@ def test_an_event_that_takes_too_long_is_503_and_its_neighbours_are_not(
     wide = run_event(writes=("mart.wide",), sql="select '" + "x" * 20_000 + "'")
     good = [run_event(job=f"good{index}", sql=None) for index in range(3)]
     with backend.api(lineage_deadline_s=1.2) as client:
-        for _ in range(3):  # as clients do
+        for _ in range(3):  # clients retry
             answers = [client.post(wide), client.post(good)] if alone else [client.post([*good, wide])]
             assert not any(STORE_DOWN.message in answer.text for answer in answers)
             assert answers[0].status_code == 503

@@ -1,4 +1,4 @@
-"""Generated events over a few names, a store in plain dicts, and how a list of events arrives in groups."""
+"""For tests of the merge: generated events about a few names, a store of plain dicts, and delivery in groups."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -42,7 +42,7 @@ def column(table: Ref, name: str) -> Ref:
 
 
 class PlainStore:
-    """The port in plain dicts: what the merge alone does is seen without waiting for a database."""
+    """A graph store made of plain dicts, so that tests of the merge need no database."""
 
     def __init__(self, tenant: int) -> None:
         self.tenant = tenant
@@ -86,7 +86,7 @@ class PlainStore:
         self.model = PlainModel()
 
 
-# what one event may say; every draw is the facts of one event
+# strategies: every draw is the list of facts of one event
 
 tables = st.sampled_from(TABLES)
 names = st.sampled_from(COLUMNS)
@@ -212,7 +212,7 @@ def histories(
 
 
 def arrive(store: GraphStore, tenant: Tenant, groups: Sequence[Sequence[EventFacts]]) -> int:
-    """Applies group by group as the sink does, and says how often everything so far had to be built anew."""
+    """Applies the groups as the sink does; returns how often the graph had to be rebuilt from all events so far."""
     rebuilds = 0
     for at, group in enumerate(groups):
         if apply_events(store, tenant, group).needs_rebuild:
@@ -223,8 +223,8 @@ def arrive(store: GraphStore, tenant: Tenant, groups: Sequence[Sequence[EventFac
     return rebuilds
 
 
-# few names and few events, so that they meet: of one table's columns, of a schema's metrics, of what is taken back as
-# a whole, of names that move
+# Few names and few events, so that events often concern the same asset: columns of one table, metrics of one schema,
+# sets that replace older ones, renames.
 
 _x_or_y = st.sampled_from([column(TABLES[0], name) for name in ("x", "y")])
 _dropped = st.builds(lambda ref: [Dropped(ref)], _x_or_y)

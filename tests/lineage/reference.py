@@ -1,4 +1,4 @@
-"""The rules of the merge over the whole set of events at once: slow, and without anything remembered in between."""
+"""A slow reference for the merge: computes the graph from the whole set of events at once and remembers nothing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -52,7 +52,7 @@ class Reference:
         yield from sorted(edges, key=lambda edge: (edge.from_id, edge.type, edge.to_id))
 
     def _names(self, ref: Ref, at: str) -> list[tuple[str, str, Ref]]:
-        """The names that what was called `ref` then bore: from, until, name."""
+        """The names that the asset called `ref` at that time has had since: (from, until, name)."""
         spans = []
         while True:
             renames = [
@@ -91,7 +91,7 @@ class Reference:
         )
 
     def _said(self) -> Iterator[tuple[str, Exists]]:
-        """Everything that says an asset exists, one by one."""
+        """All facts that say that an asset exists, one by one."""
         for at, fact in self.facts:
             if isinstance(fact, Exists):
                 yield at, fact
@@ -105,7 +105,7 @@ class Reference:
     def _nodes(self) -> dict[Ref | None, Node]:
         found: dict[Ref, dict[str, Any]] = {}
         labels: dict[Ref, str] = {}
-        # of two columns of one set, which have one stamp, that a rename made one, the one that was renamed gives way
+        # Two columns of one set have the same stamp. If a rename makes them one, the renamed column gives way.
         by_moves = sorted(self._said(), key=lambda one: self._moves(one[1].ref, one[0]), reverse=True)
         for at, said in sorted(by_moves, key=lambda one: one[0]):
             if self._dead(said.ref, at):
@@ -157,7 +157,7 @@ class Reference:
         )
 
     def _later(self, ref: Ref, at: str) -> Iterator[tuple[Ref, Fact]]:
-        """All later facts, each with the name that what was called `ref` bore by then."""
+        """All later facts, each with the name that the asset called `ref` had by then."""
         for start, end, name in self._names(ref, at):
             yield from ((name, fact) for stamp, fact in self.facts if start < stamp < end)
 

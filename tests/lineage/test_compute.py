@@ -29,7 +29,7 @@ def links(found: Extraction, kind: str) -> list[tuple[Ref, Ref]]:
 
 
 def derived(found: Extraction) -> dict[tuple[str, str], dict[str, Any]]:
-    """(output column, input column) -> properties of the edge; a column as its table and its own name."""
+    """(output column, input column) -> properties of the edge. A column is given as (table, column)."""
     return {
         (".".join(fact.source.name[-2:]), ".".join(fact.target.name[-2:])): dict(fact.props)
         for fact in found.facts
@@ -99,7 +99,7 @@ names = st.text("ab./", min_size=1, max_size=6)
 @given(st.sets(st.tuples(st.sampled_from(["ns", "pg://h", "file", "s3://b"]), names), min_size=2, max_size=12))
 def test_two_datasets_never_become_one_table(datasets: set[tuple[str, str]]) -> None:
     different = {(namespace, name.rstrip("/") or name) for namespace, name in datasets}
-    # `./a` and `a` are one file, and `//` alone is nothing but slashes
+    # `./a` and `a` are the same file, and `//` consists of slashes only
     different = {(ns, name) for ns, name in different if not name.startswith("./") and name.strip("/")}
     assert len({logical_table(Dataset(*names, {}), None) for names in different}) == len(different)
 
@@ -197,7 +197,7 @@ def test_a_writer_says_all_columns_and_a_reader_only_some() -> None:
     assert [fact.table for fact in sets] == [table(PG, "d", "s", "b")]
     assert [column.ref.name[-1] for column in sets[0].columns] == ["y"]
     assert existing(found, Ref("column", (PG, "d", "s", "a", "x"))) == {"name": "x", "dataType": "int"}
-    assert existing(found, Ref("column", (PG, "d", "s", "b", "y"))) is None  # the set says it
+    assert existing(found, Ref("column", (PG, "d", "s", "b", "y"))) is None  # the ColumnSet says it already
 
 
 @pytest.mark.parametrize("fields", [None, "odd", [], [None, {}, {"name": ""}, {"name": 5}]])
@@ -259,7 +259,10 @@ def test_a_column_that_its_tables_set_names_is_not_said_again() -> None:
     assert existing(found, Ref("column", (PG, "d", "s", "b", "y"))) is None
     assert existing(found, Ref("column", (PG, "d", "s", "b", "late"))) == {"name": "late"}
     kinds = [type(fact) for fact in found.facts if isinstance(fact, ColumnSet) or fact == found.facts[-1]]
-    assert kinds == [ColumnSet, Linked]  # what is not in the set is said after it, so that the set does not drop it
+    assert kinds == [
+        ColumnSet,
+        Linked,
+    ]  # a column that is not in the set comes after it, so that the set does not drop it
 
 
 def test_inputs_of_the_whole_dataset_concern_every_column() -> None:

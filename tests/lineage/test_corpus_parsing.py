@@ -1,4 +1,4 @@
-"""The 327 real events of public projects: what has what we need is read, the rest is refused by the field it lacks."""
+"""327 real events of public projects: those with all required fields are parsed, the others are refused by name."""
 
 import csv
 import json
@@ -57,7 +57,7 @@ def test_every_event_says_facts_that_the_graph_can_hold(source_type: SourceType)
             for node in fact.columns if isinstance(fact, ColumnSet) else [fact]:
                 if isinstance(node, Exists):
                     check_labels({node.label}, kind_required=True)
-                    # an entry of the map `properties` is no property by itself
+                    # `properties.KEY` is an entry of the map `properties`, not a property of the node
                     check_props({name: value for name, value in node.props.items() if "." not in name})
                 elif isinstance(node, Linked):
                     check_props(node.props)

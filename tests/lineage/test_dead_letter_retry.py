@@ -1,4 +1,4 @@
-"""Another try for refused events: as the source that sent them, never with more rights than it has."""
+"""Retrying dead letters: with the rights of the source that sent the event, never with more."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ from platform_defs.store.engine import open_engine
 from tests.lineage_events import create_table
 
 ACME, OTHER = Tenant(7, "acme", "Acme"), Tenant(8, "other", "Other")
-# as a gateway asserts it: a tenant that no event has put on record yet
+# a source whose gateway assertion names a tenant that no event has recorded yet
 SOURCE = Principal("assertion", "gateway", frozenset(), SourceType.GRAVITINO, ACME)
 
 

@@ -1,4 +1,4 @@
-"""Times of events: what real producers write, and what no store could keep."""
+"""Event times: the spellings that real producers use, and times that are refused."""
 
 from datetime import UTC, datetime
 

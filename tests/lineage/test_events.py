@@ -1,4 +1,4 @@
-"""Reading one event: liberal where producers are sloppy, strict where meaning would be lost."""
+"""Parsing one event: lenient where producers are sloppy, strict where meaning would be lost."""
 
 import copy
 import json

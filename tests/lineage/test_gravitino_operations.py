@@ -1,4 +1,4 @@
-"""The operation matrix of the seed, row by row, at the level of facts."""
+"""The operation matrix of the seed, row by row: the facts that each operation gives."""
 
 import json
 from typing import Any

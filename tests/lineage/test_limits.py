@@ -1,4 +1,4 @@
-"""Token buckets and the breaker, on a clock of their own."""
+"""Token buckets and the breaker, with a clock that the tests set."""
 
 from platform_defs.lineage.sink.limits import TokenBuckets
 from platform_defs.lineage.sink.store_health import Breaker

@@ -1,4 +1,4 @@
-"""The graph is a function of the set of events: any order, any repetition, any grouping, on every store."""
+"""The graph depends only on the set of events: any order, repetition and grouping of them gives the same graph."""
 
 from itertools import permutations
 
@@ -115,7 +115,7 @@ def test_with_renames_any_order_ends_in_the_reference(history: History) -> None:
 @many
 @given(histories(st.one_of(plain_events, renames)))
 def test_the_merge_alone_writes_the_same_hidden_facts_as_the_store_has(history: History) -> None:
-    """So that a rebuild, which merges in memory, leaves a graph that later events find as they would have left it."""
+    """A rebuild merges in memory. Its graph must equal the one that applying the events one by one leaves."""
     in_order, _ = history
     state = empty_state(str(TENANT.id))
     take(state, stamp_facts(in_order))
@@ -190,7 +190,7 @@ def test_the_same_columns_said_again_undo_what_was_said_of_a_column_in_between()
 
 
 def test_what_was_stored_before_anything_was_taken_back_as_a_whole_can_be_taken_back() -> None:
-    """The keys of that memory are absent until then: so is all that an older version of this package stored."""
+    """The keys in `_facts` that remember this are absent before, as they are in graphs of an older version."""
     table, source = TABLES[0], column(TABLES[1], "x")
     store = PlainStore(TENANT.id)
     history = [
@@ -215,7 +215,7 @@ def test_taking_back_the_lineage_of_a_wide_table_costs_a_few_reads() -> None:
     apply_events(store, TENANT, [event(1, *loaded(table, {}, wide)), *links])
     store.reads.clear()
     apply_events(store, TENANT, [event(99, *underived(table))])
-    # the table, its columns, their lineage, and where that leads to
+    # the table, its columns, the edges of their lineage, and the columns at the other ends
     assert store.reads == ["nodes", "edges", "nodes", "edges", "nodes", "nodes"]
     assert not any("DERIVES_FROM" in line for line in graph_lines(store))
 

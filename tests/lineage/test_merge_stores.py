@@ -152,7 +152,7 @@ RUN = ran(SQL, A, B, ("x", "y"), "DIRECT", True)
 def test_the_same_columns_said_again_cost_one_write(store: GraphStore, tenant: Tenant) -> None:
     wide = {f"c{at}": {"dataType": "int"} for at in range(50)}
     apply_events(store, tenant, [event(1, *loaded(A, {}, wide))])
-    # the table, its schema and its catalog were said to exist again; none of the columns is touched
+    # written: the table, its schema and its catalog, which were stated again; none of the columns
     assert apply_events(store, tenant, [event(2, *loaded(A, {}, wide)), event(3, *loaded(A, {}, wide))]).writes == 3
     late = event(2.5, Exists(column(A, "c1"), "Column", {"dataType": "text"}))
     before = lines(store)

@@ -1,4 +1,4 @@
-"""New events become observations: one per table and tick, never more than a tick can report, under injective keys."""
+"""New events become observations: one per table and tick, never more than a tick can report, each under its own key."""
 
 import uuid
 from collections.abc import Iterator
@@ -178,7 +178,7 @@ def test_the_sensor_can_be_switched_off(home: Engine, monkeypatch: pytest.Monkey
 def test_the_recovery_sensor_writes_one_row_of_work_while_the_graph_lacks_events(
     home: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # every tick in an interval of its own: only the open row keeps the next one away
+    # every tick has an interval of its own, so only the open row of work prevents another one
     monkeypatch.setattr("sensors.lineage.RECOVERY_INTERVAL_S", 1e-6)
     with DagsterInstance.ephemeral() as instance:
         lineage_recovery(build_sensor_context(instance=instance))

@@ -38,7 +38,7 @@ TERMS = {
 BELOW_SCHEMA = {node for node in TREE if node[0] in ("Schema", "Table", "Column")} | {METRIC_NODE}
 BELOW_TABLE = {node for node in TREE if node[0] in ("Table", "Column")}
 
-# operation -> what it takes from a world that has everything
+# operation -> what it removes from a graph that contains everything
 GONE: dict[str, set[tuple[str, str]]] = {
     "drop_table": BELOW_TABLE,
     "drop_schema": BELOW_SCHEMA,
@@ -116,7 +116,7 @@ def name_of(node: Node) -> str:
 
 
 def seen(store: GraphStore) -> tuple[dict[tuple[str, str], Node], set[tuple[str, str, str]]]:
-    """What the graph shows: nodes by label and name, edges by the names of their ends (the Tenant's is empty)."""
+    """The visible graph: nodes by label and name, edges by the names of their ends (the Tenant's name is empty)."""
     nodes: dict[str, tuple[tuple[str, str], Node]] = {}
     edges: list[Edge] = []
     for item in store.stream():

@@ -1,4 +1,4 @@
-"""What a rebuild must not lose: what forgotten events said, what a writer beside it wrote, and what a store refuses."""
+"""A rebuild loses nothing: neither facts of deleted events, nor events that are written while it runs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def database(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[EmbeddedGraph]:
-    """A graph that has no part in the database's transactions, as Neo4j has none."""
+    """A graph in a database of its own, so that it shares no transactions with the raw rows, like Neo4j."""
     opened = open_engine(f"sqlite:///{tmp_path / 'graph.db'}")
     migrate.upgrade(opened)
     yield EmbeddedGraph.on(opened)
@@ -109,12 +109,12 @@ def applied(engine: Engine) -> list[bool]:
         return [at is not None for at in connection.scalars(query)]
 
 
-def new_measures() -> SinkMetrics:
+def new_metrics() -> SinkMetrics:
     return SinkMetrics(CollectorRegistry())
 
 
 def test_only_the_operators_rebuild_removes_what_forgotten_events_said(database: Engine) -> None:
-    graph, committer = EmbeddedGraph.on(database), EmbeddedCommitter(database, new_measures())
+    graph, committer = EmbeddedGraph.on(database), EmbeddedCommitter(database, new_metrics())
     store = graph.for_tenant(DEMO_TENANT.id)
     long_ago = timedelta(days=100)
     committer.commit([item(database, run_event(time=(NOW - long_ago).isoformat()))])
@@ -199,7 +199,7 @@ def test_with_all_events_stored_it_is_the_graph_of_the_events_hidden_facts_too(m
 
 
 def test_what_a_forgotten_event_said_after_a_stored_one_is_not_lost_either(migrated: dict[str, Engine]) -> None:
-    """Events are forgotten in the order in which they came, which need not be that of their times."""
+    """Retention deletes events in the order in which they were stored, which need not be the order of their times."""
     old, new, _, _ = TABLES
     said = [
         *([Exists(old, "Table", {"producer": "p"})], [Renamed(old, new)]),
@@ -214,7 +214,7 @@ def test_what_a_forgotten_event_said_after_a_stored_one_is_not_lost_either(migra
 def test_an_event_is_not_marked_when_a_rebuild_wrote_its_graph_meanwhile(
     database: Engine, elsewhere: EmbeddedGraph
 ) -> None:
-    committer = ParallelCommitter(database, elsewhere, new_measures())
+    committer = ParallelCommitter(database, elsewhere, new_metrics())
     committer.commit([item(database, run_event(job="before"))])
     committer.commit([item(database, run_event(job="beside")), item(database, run_event(), OTHER)])
     assert applied(database) == [True, False, False]
@@ -238,7 +238,7 @@ def test_an_event_whose_row_a_rebuild_cannot_see_yet_is_not_lost(
     tenant = Tenant(id, f"code{id}", "Beside")
     add_tenant(engine, tenant)
     store = elsewhere.for_tenant(tenant.id)
-    committer = ParallelCommitter(engine, elsewhere, new_measures())
+    committer = ParallelCommitter(engine, elsewhere, new_metrics())
     committer.commit([item(engine, run_event(job="a", writes=("mart.first",)), tenant)])
     committer.flush()
     second = item(engine, run_event(job="b", writes=("mart.second",), sql=None), tenant)
@@ -258,7 +258,7 @@ def test_an_event_whose_row_a_rebuild_cannot_see_yet_is_not_lost(
 
 @dataclass
 class Failing:
-    """A graph that fails for some tenants as `error` says."""
+    """A graph that raises the error that `error` gives for a tenant."""
 
     graph: Graph
     error: Callable[[int], Exception | None]

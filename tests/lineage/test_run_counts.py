@@ -1,4 +1,4 @@
-"""Runs are counted once each, whoever delivers them and however often."""
+"""Each run of an SQL is counted once, however often and by however many processes its event is stored."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta

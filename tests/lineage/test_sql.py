@@ -1,4 +1,4 @@
-"""Column lineage out of SQL text: what derives from what, through everything a statement can be built of."""
+"""Column lineage from SQL text, through subqueries, CTEs, unions, joins and stars."""
 
 import logging
 
@@ -10,7 +10,7 @@ KNOWN: Schemas = ((("s", "a"), ("id", "X")), (("s", "b"), ("id", "y")))
 
 
 def read(sql: str, dialect: str = "postgres", schemas: Schemas = ()) -> dict[str, set[str]]:
-    """Output column -> its sources as table.column:subtype."""
+    """Output column -> its sources, each as table.column:subtype."""
     return {
         output.column: {f"{'.'.join(source.table)}.{source.column}:{source.subtype[0]}" for source in output.sources}
         for output in column_outputs(sql, dialect, schemas)
@@ -110,7 +110,7 @@ def selected(expression: str) -> str:
     return " ".join(["select", expression, "as k from s.a"])
 
 
-# the parser's work doubles with each level: these would take it seconds, a few more for ever
+# The parser's work doubles with each level: unbounded, these texts would take seconds, and deeper ones for ever.
 @pytest.mark.parametrize("dialect", ["spark", "athena", ""])
 @pytest.mark.parametrize(
     "expression",

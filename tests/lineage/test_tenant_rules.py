@@ -1,4 +1,4 @@
-"""Whose event it is: the five rules of the seed, and what hostile or careless events try."""
+"""Which tenant an event belongs to: the five rules of the seed, and hostile or careless events."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The jobs of the sink as Dagster runs them: recovery applies what waits, retention forgets what is old."""
+"""The lineage jobs as Dagster runs them: recovery applies waiting events, retention deletes old rows."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ from platform_defs.store.engine import open_engine, transact
 from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events
 from tests.lineage_events import run_event
 
-# Dagster warns of itself when one resource needs another
+# Dagster itself uses the deprecated InitResourceContext.dagster_run when one resource depends on another.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")
 SOURCE = Principal("key", "spark", frozenset(), SourceType.COMPUTE, DEMO_TENANT)
 

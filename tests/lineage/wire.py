@@ -1,4 +1,4 @@
-"""Events as the real clients put them on the wire, with only what a test is about."""
+"""Builds events as real clients send them, reduced to the parts that a test needs."""
 
 from typing import Any
 

@@ -49,7 +49,7 @@ class PreparedEvent:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """rebuild: tenants whose graph must be rebuilt to take these events; the request for it is stored already."""
+    """rebuild: ids of tenants whose graph must be rebuilt to take these events; the rebuild is requested already."""
 
     rebuild: frozenset[int] = frozenset()
 

@@ -173,7 +173,7 @@ class Sink:
                     return
 
     def _next_group(self) -> list[Entry]:
-        """As many events as fit, without those whose request was answered meanwhile.
+        """The next events of the queue, as many as fit into a group. Events whose request was answered are skipped.
 
         An event that held up an earlier group is written alone, when nothing else waits.
         """

@@ -1,1 +1,1 @@
-"""Upkeep of stored lineage: apply events that the graph lacks, rebuild graphs, delete what is too old."""
+"""Upkeep of stored lineage: apply events that the graph lacks, rebuild graphs, delete old rows and tombstones."""

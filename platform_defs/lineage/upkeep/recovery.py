@@ -124,7 +124,7 @@ def rebuild_if_small(engine: Engine, graph: Graph, tenant_id: int, *, at_most: i
 
 
 def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> tuple[int, int]:
-    """How many were applied and how many refused. A group that fails for one event is split until it is alone."""
+    """How many events were applied and how many refused. A group that fails is split until the bad event is alone."""
     try:
         return _apply_group(engine, graph, rows), 0
     except Exception as error:

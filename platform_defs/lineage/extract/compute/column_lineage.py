@@ -5,14 +5,16 @@ from typing import Any
 
 from platform_defs.canonical import canonical_json
 from platform_defs.lineage.events import facet_of
-from platform_defs.lineage.extract.compute.names import Names
+from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.facts import Ref
 
 # (output column, input column) -> the transformations between them
 ColumnSources = dict[tuple[Ref, Ref], list[Mapping[str, Any]]]
 
 
-def read_column_lineage(table: Ref, facet: Mapping[str, Any], columns: list[str], names: Names) -> ColumnSources:
+def read_column_lineage(
+    table: Ref, facet: Mapping[str, Any], columns: list[str], tables: LogicalTables
+) -> ColumnSources:
     """All pairs of columns that the facet connects.
 
     columns: the columns of the output. Inputs of the dataset as a whole apply to all of them if the facet lists none.
@@ -23,10 +25,10 @@ def read_column_lineage(table: Ref, facet: Mapping[str, Any], columns: list[str]
     for name in outputs:
         # older producers state one transformation for the whole output column, newer ones one for each input
         content = facet_of(outputs, name)
-        for source, item in _input_fields(content.get("inputFields"), names):
+        for source, item in _input_fields(content.get("inputFields"), tables):
             _add(sources, _column(table, name), source, _transformations(item) or _old_transformation(content))
     # inputs of the dataset as a whole decided which rows there are (filters, joins), so every column depends on them
-    for source, item in _input_fields(facet.get("dataset"), names):
+    for source, item in _input_fields(facet.get("dataset"), tables):
         for name in outputs or columns:
             _add(sources, _column(table, name), source, _transformations(item))
     return sources
@@ -59,13 +61,13 @@ def _add(sources: ColumnSources, output: Ref, source: Ref, transformations: list
     known.extend(item for item in transformations if item not in known)
 
 
-def _input_fields(value: object, names: Names) -> Iterator[tuple[Ref, Mapping[str, Any]]]:
+def _input_fields(value: object, tables: LogicalTables) -> Iterator[tuple[Ref, Mapping[str, Any]]]:
     for item in value if isinstance(value, list) else ():
         if not isinstance(item, dict):
             continue
         namespace, name, field = item.get("namespace"), item.get("name"), item.get("field")
         if all(isinstance(part, str) and part.strip() for part in (namespace, name, field)):
-            yield _column(names.by_name(str(namespace), str(name)), str(field)), item
+            yield _column(tables.by_name(str(namespace), str(name)), str(field)), item
 
 
 def _transformations(item: Mapping[str, Any]) -> list[dict[str, Any]]:

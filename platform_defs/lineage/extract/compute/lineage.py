@@ -8,7 +8,7 @@ from platform_defs.lineage.events import Dataset, Event, EventKind, facet_of
 from platform_defs.lineage.extract.columns import column_names, is_deleted, schema_columns
 from platform_defs.lineage.extract.compute.column_lineage import ColumnSources, edge_props, read_column_lineage
 from platform_defs.lineage.extract.compute.engines import dialect_of, engine_of, parser_dialect
-from platform_defs.lineage.extract.compute.names import Names, sql_name
+from platform_defs.lineage.extract.compute.names import LogicalTables, sql_name
 from platform_defs.lineage.extract.compute.sql import Output, column_outputs, same_table
 from platform_defs.lineage.extract.facts_builder import ExtractedFacts, FactsBuilder
 from platform_defs.lineage.facts import ColumnSet, ColumnsUnlinked, Linked, LinkSet, Ref
@@ -19,19 +19,19 @@ _DERIVES = frozenset({"DERIVES_FROM"})
 def lineage_facts(event: Event) -> ExtractedFacts:
     """All facts of the event, by the rules for compute engines."""
     builder = FactsBuilder()
-    names = Names(event)
+    tables = LogicalTables(event)
     for dataset in event.inputs:
-        _add_input(builder, names.of(dataset), dataset)
+        _add_input(builder, tables.of(dataset), dataset)
     for dataset in event.outputs:
-        _add_output(builder, names.of(dataset), dataset, event.producer)
+        _add_output(builder, tables.of(dataset), dataset, event.producer)
     if event.dataset is not None:
-        _add_output(builder, names.of(event.dataset), event.dataset, None)
-    return ExtractedFacts(_with_lineage(builder, event, names), sql_ref(event))
+        _add_output(builder, tables.of(event.dataset), event.dataset, None)
+    return ExtractedFacts(_with_lineage(builder, event, tables), sql_ref(event))
 
 
 def add_lineage(builder: FactsBuilder, event: Event) -> Ref | None:
     """Adds only the lineage, for an event whose tables are in the builder already. Returns the SQL node, if any."""
-    _with_lineage(builder, event, Names(event))
+    _with_lineage(builder, event, LogicalTables(event))
     return sql_ref(event)
 
 
@@ -51,17 +51,17 @@ def sql_ref(event: Event) -> Ref | None:
     return Ref("sql", (canonical_hash({"jobNamespace": event.job_namespace, "jobName": event.job_name}),))
 
 
-def _with_lineage(builder: FactsBuilder, event: Event, names: Names) -> tuple[Any, ...]:
+def _with_lineage(builder: FactsBuilder, event: Event, tables: LogicalTables) -> tuple[Any, ...]:
     sql = sql_ref(event)
     if sql is not None:
         builder.exists(sql, _sql_props(event))
         for dataset in event.inputs:
-            builder.exists(names.of(dataset))
-            builder.link(Linked("INPUT_OF", names.of(dataset), sql))
+            builder.exists(tables.of(dataset))
+            builder.link(Linked("INPUT_OF", tables.of(dataset), sql))
         for dataset in event.outputs:
-            builder.exists(names.of(dataset))
-            builder.link(Linked("OUTPUT_TO", sql, names.of(dataset)))
-    _add_column_edges(builder, event, names)
+            builder.exists(tables.of(dataset))
+            builder.link(Linked("OUTPUT_TO", sql, tables.of(dataset)))
+    _add_column_edges(builder, event, tables)
     return builder.facts
 
 
@@ -107,7 +107,7 @@ def _documentation(dataset: Dataset) -> dict[str, Any]:
     return {"description": description} if isinstance(description, str) else {}
 
 
-def _add_column_edges(builder: FactsBuilder, event: Event, names: Names) -> None:
+def _add_column_edges(builder: FactsBuilder, event: Event, tables: LogicalTables) -> None:
     sources: ColumnSources = {}
     has_facet = False
     for dataset in (*event.outputs, *(() if event.dataset is None else (event.dataset,))):
@@ -115,14 +115,14 @@ def _add_column_edges(builder: FactsBuilder, event: Event, names: Names) -> None
         if not facet:
             continue
         has_facet = True
-        table = names.of(dataset)
+        table = tables.of(dataset)
         if is_deleted(facet):
             _forget_column_lineage(builder, table, dataset, facet)
         else:
-            sources |= read_column_lineage(table, facet, column_names(dataset), names)
+            sources |= read_column_lineage(table, facet, column_names(dataset), tables)
     text = sql_text(event)
     if not has_facet and text is not None and event.inputs and event.outputs:
-        sources = _sources_of_sql(event, text, names)
+        sources = _sources_of_sql(event, text, tables)
     for (output, source), transformations in sources.items():
         builder.exists(output)
         builder.exists(source)
@@ -139,9 +139,9 @@ def _forget_column_lineage(builder: FactsBuilder, table: Ref, dataset: Dataset, 
         builder.add(LinkSet(Ref("column", (*table.name, name)), _DERIVES, ()))
 
 
-def _sources_of_sql(event: Event, text: str, names: Names) -> ColumnSources:
-    inputs = {names.of(dataset): _columns_of(dataset) for dataset in event.inputs}
-    outputs = {names.of(dataset): _columns_of(dataset) for dataset in event.outputs}
+def _sources_of_sql(event: Event, text: str, tables: LogicalTables) -> ColumnSources:
+    inputs = {tables.of(dataset): _columns_of(dataset) for dataset in event.inputs}
+    outputs = {tables.of(dataset): _columns_of(dataset) for dataset in event.outputs}
     schemas = tuple((sql_name(table), tuple(columns.values())) for table, columns in inputs.items())
     sources: ColumnSources = {}
     for output in column_outputs(text, parser_dialect(event), schemas):
@@ -150,7 +150,7 @@ def _sources_of_sql(event: Event, text: str, names: Names) -> ColumnSources:
             continue
         column = Ref("column", (*table.name, _output_column(output, outputs[table])))
         for source in output.sources:
-            origin = _matching(source.table, list(inputs))
+            origin = _find_table(source.table, list(inputs))
             # The parser takes some other words for columns. If the input table lists its columns, only those count.
             name = None if origin is None else inputs[origin].get(source.column.lower())
             if origin is not None and (name is not None or not inputs[origin]):
@@ -175,9 +175,9 @@ def _output_column(output: Output, columns: dict[str, str]) -> str:
 
 def _target(output: Output, tables: Sequence[Ref]) -> Ref | None:
     """The output table. If the event has only one, the text filled it, even if the text spells its name differently."""
-    return (_matching(output.target, tables) if output.target else None) or (tables[0] if len(tables) == 1 else None)
+    return (_find_table(output.target, tables) if output.target else None) or (tables[0] if len(tables) == 1 else None)
 
 
-def _matching(written: tuple[str, ...], tables: Sequence[Ref]) -> Ref | None:
+def _find_table(written: tuple[str, ...], tables: Sequence[Ref]) -> Ref | None:
     found = [table for table in tables if same_table(written, sql_name(table))]
     return found[0] if len(found) == 1 else None

@@ -50,7 +50,7 @@ _FILE_SCHEMES = frozenset(
 NO_SCHEMA = "./"
 
 
-class Names:
+class LogicalTables:
     """The logical tables of one event's datasets, which column lineage refers to by their physical names."""
 
     def __init__(self, event: Event) -> None:
