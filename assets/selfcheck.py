@@ -1,4 +1,4 @@
-"""The selfcheck: two assets that touch database and graph and show in the UI what they found."""
+"""The selfcheck: assets that use the database and the graph, and show in the UI whether these work."""
 
 from dataclasses import asdict
 
@@ -21,13 +21,13 @@ GROUP = "selfcheck"
 
 @asset(group_name=GROUP, key_prefix="selfcheck")
 def database(database: DatabaseResource) -> MaterializeResult[None]:
-    """The database answers, is migrated, and its clock agrees with ours."""
+    """Checks that the database answers and is migrated, and shows how far its clock is off."""
     return MaterializeResult(metadata=asdict(check_database(database.engine)))
 
 
 @asset(group_name=GROUP, key_prefix="selfcheck")
 def graph(graph: GraphResource) -> MaterializeResult[None]:
-    """The graph keeps what is written to it."""
+    """Checks that the graph stores and returns a node."""
     return MaterializeResult(metadata=asdict(check_graph(graph.graph)))
 
 
@@ -37,7 +37,7 @@ def graph(graph: GraphResource) -> MaterializeResult[None]:
     partitions_def=StaticPartitionsDefinition([f"{number:02d}" for number in range(20)]),
 )
 def side_by_side(context: AssetExecutionContext, database: DatabaseResource) -> MaterializeResult[None]:
-    """The database's answer once per partition: a backfill of all shows runs launched side by side."""
+    """Checks the database once per partition. A backfill of all partitions shows that runs execute side by side."""
     context.log.info(f"partition {context.partition_key}")
     return MaterializeResult(metadata=asdict(check_database(database.engine)))
 

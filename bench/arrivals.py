@@ -1,8 +1,8 @@
-"""Table arrival: requests with 0, 1 and 20 dependent models, POST to the model's start, and readiness at scale.
+"""Table arrival: requests per second with 0, 1 and 20 dependent models, time from POST to start, readiness at scale.
 
     .venv/bin/python -m bench.arrivals [embedded] [servers]
 
-A platform of its own each, with everything on this machine. `servers` needs PLATFORM_TEST_MYSQL_URL and
+Each kind starts a platform of its own on this machine. `servers` needs PLATFORM_TEST_MYSQL_URL and
 PLATFORM_TEST_NEO4J_URL, or `make services`.
 """
 
@@ -54,7 +54,7 @@ class Caller:
         self._client.close()
 
 
-def requests(caller: Caller, table: str, seconds: float) -> tuple[float, float]:
+def measure_requests(caller: Caller, table: str, seconds: float) -> tuple[float, float]:
     """Requests per second and the median of their milliseconds; each is a batch of its own and waits for its models."""
     ends = time.monotonic() + seconds
     spans: list[float] = []
@@ -72,7 +72,7 @@ def requests(caller: Caller, table: str, seconds: float) -> tuple[float, float]:
     return len(spans) / (time.monotonic() - began), statistics.median(spans) * 1000
 
 
-def starts(caller: Caller, engine: Engine, table: str, model_id: str, times: int) -> list[float]:
+def measure_starts(caller: Caller, engine: Engine, table: str, model_id: str, times: int) -> list[float]:
     """Milliseconds from the POST to the moment at which the run has read its tables, one at a time."""
     spans = []
     for _ in range(times):
@@ -84,7 +84,7 @@ def starts(caller: Caller, engine: Engine, table: str, model_id: str, times: int
     return spans
 
 
-def readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[float, float, int]:
+def measure_readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[float, float, int]:
     """Milliseconds to judge one arrival, to sweep everything, and the queries of a judgement."""
     name = f"r{models}"
     tables = max(10, models // 2)
@@ -101,7 +101,7 @@ def readiness(engine: Engine, models: int, arrivals: int, times: int) -> tuple[f
     ]
     for part in chunks(rows, 5000):
         transact(engine, lambda c, part=part: c.execute(insert(metrics_etl_log), part))
-    # all but one batch were executed: what is usual for a platform that runs
+    # Every batch counts as executed, as on a platform that has been running for some time.
     read_before = [
         {"model_id": f"{name}-{n}", "op_time": op_time, "dependency_table_name": table, "arrival_time": now}
         for op_time in batches
@@ -176,11 +176,11 @@ def measure(kind: str, folder: Path, seconds: float) -> None:
         try:
             caller.post("T1", str(next(BATCHES)))
             for models, table in ((0, "T0"), (1, "T1"), (20, "T20")):
-                rate, median = requests(caller, table, seconds)
+                rate, median = measure_requests(caller, table, seconds)
                 print(
                     f"  {models:2} dependent models   {rate:8.1f} requests/s   p50 {median:8.1f} ms, {CLIENTS} clients"
                 )
-            spans = starts(caller, engine, "T1", "one", 20)
+            spans = measure_starts(caller, engine, "T1", "one", 20)
             print(f"  POST to the model's start   p50 {statistics.median(spans):.0f} ms   (aim: under 500 ms embedded)")
         finally:
             caller.close()
@@ -192,8 +192,8 @@ def measure(kind: str, folder: Path, seconds: float) -> None:
         engine = open_engine(url)
         try:
             migrate.upgrade(engine)
-            few, few_swept, _ = readiness(engine, 100, 1000, 50)
-            many, many_swept, queries = readiness(engine, 10_000, 100_000, 50)
+            few, few_swept, _ = measure_readiness(engine, 100, 1000, 50)
+            many, many_swept, queries = measure_readiness(engine, 10_000, 100_000, 50)
         finally:
             engine.dispose()
             dropped_databases(store, names)

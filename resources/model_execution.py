@@ -1,4 +1,4 @@
-"""What an execution of a model works with, as a Dagster resource."""
+"""The environment of model executions as a Dagster resource."""
 
 from functools import partial
 from zoneinfo import ZoneInfo
@@ -13,7 +13,10 @@ from resources.database import DatabaseResource
 
 
 class ModelExecutionResource(ConfigurableResource["ModelExecutionResource"]):
-    """Database, sources and webhooks of the settings; their URLs are no settings of the resource."""
+    """Database, sources, time limit and notification, from PLATFORM_* settings.
+
+    URLs are no configuration of the resource, because the UI would show them.
+    """
 
     database: ResourceDependency[DatabaseResource]
 

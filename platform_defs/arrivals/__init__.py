@@ -1,1 +1,1 @@
-"""Table arrival: a table lands, exactly the right models run, the right people hear of it."""
+"""Table arrival: when a source table is complete for a batch, its models run and subscribers of their KPIs are told."""

@@ -1,7 +1,6 @@
 """`platform models`: load models and KPIs from a file, publish them and list them."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import click
@@ -12,10 +11,8 @@ from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Model
 from platform_defs.commands.opened import opened_engine
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
-from platform_defs.work.definition_versions import bump
 from platform_defs.yaml_lines import YamlFileError
 
-_changed = partial(bump, name="models")
 _RELOADS = "the code location reloads, so that the UI shows it"
 
 
@@ -27,16 +24,16 @@ def command() -> None:
 @command.command("load")
 @click.argument("file", type=click.Path(path_type=Path))
 def load(file: Path) -> None:
-    """Define the models and KPIs that FILE names; new models are unpublished. With one problem nothing is loaded."""
+    """Load the models and KPIs of FILE. New models are unpublished. A file with a problem is refused as a whole."""
     contents = read_file(file.read_bytes(), str(file))
     try:
         with opened_engine() as engine:
-            saved = catalog.save(engine, contents, changed=_changed)
+            summary = catalog.save(engine, contents)
     except YamlFileError as error:
         for problem in error.problems:
             click.echo(problem, err=True)
         raise click.exceptions.Exit(1) from None
-    for what, ids in (("new", saved.new), ("updated", saved.known), ("computed KPIs", saved.computed)):
+    for what, ids in (("new", summary.new), ("updated", summary.updated), ("computed KPIs", summary.computed)):
         if ids:
             click.echo(f"{what}: {', '.join(ids)}")
 
@@ -44,9 +41,9 @@ def load(file: Path) -> None:
 @command.command("publish")
 @click.argument("model_id", metavar="ID")
 def publish(model_id: str) -> None:
-    """From now on arrivals trigger the model."""
+    """Let arrivals trigger the model from now on."""
     with opened_engine() as engine:
-        new = catalog.publish(engine, model_id, changed=_changed)
+        new = catalog.publish(engine, model_id)
     if not new:
         click.echo(f"{model_id} is already published")
         return
@@ -57,9 +54,9 @@ def publish(model_id: str) -> None:
 @command.command("unpublish")
 @click.argument("model_id", metavar="ID")
 def unpublish(model_id: str) -> None:
-    """Arrivals no longer trigger the model; what it stored stays."""
+    """Let arrivals no longer trigger the model. Its stored values stay."""
     with opened_engine() as engine:
-        new = catalog.unpublish(engine, model_id, changed=_changed)
+        new = catalog.unpublish(engine, model_id)
     click.echo(f"{model_id} unpublished; {_RELOADS}" if new else f"{model_id} is not published")
 
 

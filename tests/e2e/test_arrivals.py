@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.store.engine import open_engine, read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_kpi_value
-from platform_defs.work.definition_versions import bump
 from tests.arrivals.world import logged_tasks, work_of
 from tests.e2e.platform_up import PlatformUp
 from tests.e2e.serving import Serving
@@ -32,7 +30,6 @@ from tests.webhooks.receiver import receiving
 PATH = "/api/open/kpi/srcTableComplete"
 OP = "20251219"
 IN_PROGRESS = "任务正在执行中"
-CHANGED = partial(bump, name="models")
 
 
 @dataclass
@@ -65,9 +62,9 @@ class Site:
     def load(self, *models: dict[str, Any], publish: bool = True) -> None:
         """What `platform models load` and `publish` do, without a process for each."""
         contents = read_file(("models:\n" + "".join(map(self._yaml, models))).encode(), "models.yaml")
-        catalog.save(self.engine, contents, changed=CHANGED)
+        catalog.save(self.engine, contents)
         for model in models if publish else ():
-            catalog.publish(self.engine, self.name(model["id"]), changed=CHANGED)
+            catalog.publish(self.engine, self.name(model["id"]))
 
     def _yaml(self, model: dict[str, Any]) -> str:
         query = "SELECT ${dimGroup}, ${kpis} FROM {table} WHERE op_time = ${op_time} GROUP BY ${dimGroup}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_model
-from platform_defs.work.definition_versions import bump
 from tests.arrivals.world import logged_tasks
 from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
 from tests.e2e.warm import Warm
@@ -50,7 +48,6 @@ def page() -> Iterator[Page]:
 @pytest.fixture
 def published(platform: Warm) -> str:
     """Published while everything runs; today's batch has been late since midnight."""
-    changed = partial(bump, name="models")
 
     def write(connection: Connection) -> None:
         connection.execute(text("CREATE TABLE IF NOT EXISTS UI_FACT_D (op_time TEXT, region TEXT, amount REAL)"))
@@ -58,8 +55,8 @@ def published(platform: Warm) -> str:
         long_ago = datetime(2001, 1, 1, tzinfo=UTC)
         connection.execute(update(metrics_model).where(metrics_model.c.model_id == MODEL).values(published_at=long_ago))
 
-    catalog.save(platform.engine, read_file(FILE.encode(), "ui.yaml"), changed=changed)
-    catalog.publish(platform.engine, MODEL, changed=changed)
+    catalog.save(platform.engine, read_file(FILE.encode(), "ui.yaml"))
+    catalog.publish(platform.engine, MODEL)
     transact(platform.engine, write)
     return str(platform.up["ui"])
 

@@ -1,4 +1,4 @@
-"""Lateness on /metrics: how many tables of each model that says when they are due have not arrived."""
+"""Late tables on /metrics: for each model with a `due`, how many tables of its batches have not arrived in time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,6 +18,8 @@ REST = 9.0
 
 
 class ArrivalsCollector(Collector):
+    """Counts the late tables of each model, whenever /metrics is scraped."""
+
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._zone = ZoneInfo(settings.zone)

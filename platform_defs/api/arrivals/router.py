@@ -1,4 +1,4 @@
-"""Table arrival's path: POST /api/open/kpi/srcTableComplete."""
+"""POST /api/open/kpi/srcTableComplete: an ETL job reports that a source table is complete for a batch."""
 
 from typing import Annotated, Any
 
@@ -101,23 +101,24 @@ async def src_table_complete(
     except InvalidArrival as error:
         raise ApiError(400, str(error)) from None
     try:
-        outcome = await service.arrive(arrival)
+        outcome = await service.record(arrival)
     except TimeoutError:
         raise ApiError(503, "the database does not answer; try again", headers={"Retry-After": "1"}) from None
-    ended = await service.ended(list(outcome.queued.values()), wait)
+    ended = await service.wait_for_tasks(list(outcome.queued.values()), wait)
     if outcome.depended_on:
         service.report_soon()
     return JSONResponse(_answer(outcome, ended, arrival.op_time))
 
 
 def _answer(outcome: ArrivalOutcome, ended: dict[int, Task], op_time: str) -> dict[str, Any]:
+    """The body of the answer, as the seed defines it."""
     if not outcome.depended_on:
         return {"status": "IGNORED", "message": NO_DEPENDENT_MODEL}
-    triggered = [_ended(task) for task in outcome.current]
+    triggered = [_triggered_model(task) for task in outcome.current]
     for model_id, task_id in outcome.queued.items():
         task = ended.get(task_id)
         triggered.append(
-            {"modelId": model_id, "opTime": op_time, "status": "RUNNING"} if task is None else _ended(task)
+            {"modelId": model_id, "opTime": op_time, "status": "RUNNING"} if task is None else _triggered_model(task)
         )
     triggered += [
         {"modelId": model_id, "opTime": op_time, "status": "SKIPPED", "message": IN_PROGRESS}
@@ -131,7 +132,8 @@ def _answer(outcome: ArrivalOutcome, ended: dict[int, Task], op_time: str) -> di
     }
 
 
-def _ended(task: Task) -> dict[str, Any]:
+def _triggered_model(task: Task) -> dict[str, Any]:
+    """The entry of `triggeredModels` for a task that has ended."""
     answer: dict[str, Any] = {"modelId": task.model_id, "opTime": task.op_time, "status": str(task.status)}
     if task.status is TaskStatus.SUCCESS:
         return answer | {"computeCount": task.compute_count, "storageCount": task.storage_count}

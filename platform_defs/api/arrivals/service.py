@@ -1,4 +1,7 @@
-"""Table arrival as the API process runs it: one look for all who wait, reports afterwards, webhooks in a thread."""
+"""Table arrival in the API process: records arrivals, waits for their tasks, has them reported, sends webhooks.
+
+One query at a time looks up the tasks of all waiting requests. Reports to Dagster and webhooks have a thread each.
+"""
 
 import asyncio
 import logging
@@ -32,32 +35,35 @@ log = logging.getLogger(__name__)
 
 WRITERS = 8
 RECORD_TIMEOUT_S = 30.0
-# How often those who wait look, all of them by one query.
+# Pauses between two looks into the task log: short while a request has waited for less than LONG_S.
 LOOK_S = 0.02
 LOOK_WHEN_LONG_S = 0.2
 LONG_S = 5.0
-# A task whose process died is closed by whoever looks first; the sensor looks too, but not as often.
+# Pause between two looks for dead executions. The sensor looks for them too, but less often.
 SETTLE_EVERY_S = 1.0
-# Arrivals within this time are reported to Dagster together.
+# Arrivals of one such interval are reported to Dagster by one run.
 REPORT_EVERY_S = 5.0
-# Less urgent than anything somebody waits for.
+# Less urgent than the default of 100: no request waits for a report.
 REPORT_PRIORITY = 200
 
 
 @dataclass
 class _Waiter:
+    """A request that waits for a task; the future's result is None if the task still runs when the process drains."""
+
     future: asyncio.Future[Task | None]
     since: float
 
 
 class ArrivalService(Service):
-    """What POST /api/open/kpi/srcTableComplete needs; `close()` at the end."""
+    """The part of POST /api/open/kpi/srcTableComplete that outlives a request; to be closed with the process."""
 
     def __init__(self, settings: Settings, engine: Engine, registry: CollectorRegistry) -> None:
         self._engine = engine
         self._home = settings.home
         self._writers = CapacityLimiter(WRITERS)
-        self._waiting: dict[int, list[_Waiter]] = {}
+        # task id -> the requests that wait for it
+        self._waiters: dict[int, list[_Waiter]] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._settled_at = 0.0
         self._closing = threading.Event()
@@ -71,8 +77,8 @@ class ArrivalService(Service):
         for thread in self._threads:
             thread.start()
 
-    async def arrive(self, arrival: Arrival) -> ArrivalOutcome:
-        """Recorded when it returns; TimeoutError where the database takes too long."""
+    async def record(self, arrival: Arrival) -> ArrivalOutcome:
+        """Records an arrival and queues its models; raises TimeoutError if the database takes too long."""
         outcome = await off_loop(
             partial(record_arrival, self._engine, arrival), seconds=RECORD_TIMEOUT_S, limiter=self._writers
         )
@@ -80,31 +86,31 @@ class ArrivalService(Service):
             wake(self._home)
         return outcome
 
-    async def ended(self, task_ids: Sequence[int], seconds: float) -> dict[int, Task]:
-        """Those of the tasks that end in time; the others still run."""
+    async def wait_for_tasks(self, task_ids: Sequence[int], seconds: float) -> dict[int, Task]:
+        """Waits until the tasks have ended, at most so long; returns those that have, by their ids."""
         if not task_ids or seconds <= 0 or self._closing.is_set():
             return {}
         loop, now = asyncio.get_running_loop(), time.monotonic()
         futures = {task_id: loop.create_future() for task_id in task_ids}
         for task_id, future in futures.items():
-            self._waiting.setdefault(task_id, []).append(_Waiter(future, now))
+            self._waiters.setdefault(task_id, []).append(_Waiter(future, now))
         if self._watcher is None or self._watcher.done():
             self._watcher = loop.create_task(self._watch())
         try:
             await asyncio.wait(futures.values(), timeout=seconds)
         finally:
-            self._forget(list(futures.values()))
+            self._remove_waiters(list(futures.values()))
         found = {task_id: future.result() for task_id, future in futures.items() if future.done()}
         return {task_id: task for task_id, task in found.items() if task is not None}
 
     def report_soon(self) -> None:
-        """An arrival was recorded: Dagster hears of it soon, together with others."""
+        """Has the recorded arrivals reported to Dagster within a few seconds."""
         self._unreported.set()
 
     def stop_waiting(self) -> None:
-        """The process drains: whoever waits is told that its models run."""
+        """Ends all waits when the process drains: the waiting requests are answered that their models are RUNNING."""
         self._closing.set()
-        for waiters in self._waiting.values():
+        for waiters in self._waiters.values():
             for waiter in waiters:
                 if not waiter.future.done():
                     waiter.future.set_result(None)
@@ -119,50 +125,53 @@ class ArrivalService(Service):
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        while self._waiting:
+        """Looks into the task log until no request waits any more."""
+        while self._waiters:
             try:
-                found = await off_loop(self._look, seconds=RECORD_TIMEOUT_S, limiter=self._writers)
+                found = await off_loop(self._look_up_tasks, seconds=RECORD_TIMEOUT_S, limiter=self._writers)
             except (PlatformError, SQLAlchemyError, TimeoutError):
                 log.warning("the task log cannot be read; looking again", exc_info=True)
                 found = {}
             for task_id, task in found.items():
-                for waiter in self._waiting.pop(task_id, []):
+                for waiter in self._waiters.pop(task_id, []):
                     if isinstance(task, int):
-                        self._waiting.setdefault(task, []).append(waiter)
+                        self._waiters.setdefault(task, []).append(waiter)
                     elif not waiter.future.done():
                         waiter.future.set_result(task)
-            since = max((waiter.since for waiters in self._waiting.values() for waiter in waiters), default=0.0)
+            since = max((waiter.since for waiters in self._waiters.values() for waiter in waiters), default=0.0)
             await asyncio.sleep(LOOK_S if time.monotonic() - since < LONG_S else LOOK_WHEN_LONG_S)
 
-    def _look(self) -> Mapping[int, Task | int]:
-        """What became of those waited for: the task as it ended, or the one that makes it again."""
+    def _look_up_tasks(self) -> Mapping[int, Task | int]:
+        """For each awaited task that has ended: the task, or the id of the task that executes its batch once more."""
         if time.monotonic() - self._settled_at > SETTLE_EVERY_S:
             self._settled_at = time.monotonic()
             if settle_dead_executions(self._engine, datetime.now(UTC)).queued:
                 wake(self._home)
-        ended = ended_tasks(self._engine, list(self._waiting))
+        ended = ended_tasks(self._engine, list(self._waiters))
         failed = [task for task in ended.values() if task.status is TaskStatus.FAILED]
         return ended | recovery_tasks(self._engine, failed)
 
-    def _forget(self, futures: Sequence[asyncio.Future[Task | None]]) -> None:
-        forgotten = {id(future) for future in futures}
-        for task_id, waiters in list(self._waiting.items()):
-            left = [waiter for waiter in waiters if id(waiter.future) not in forgotten]
+    def _remove_waiters(self, futures: Sequence[asyncio.Future[Task | None]]) -> None:
+        removed = {id(future) for future in futures}
+        for task_id, waiters in list(self._waiters.items()):
+            left = [waiter for waiter in waiters if id(waiter.future) not in removed]
             if left:
-                self._waiting[task_id] = left
+                self._waiters[task_id] = left
             else:
-                del self._waiting[task_id]
+                del self._waiters[task_id]
 
     # -- reporting --------------------------------------------------------------------------------------------------
 
     def _report(self) -> None:
+        """Queues a run that reports arrivals to Dagster, at most one per interval, whenever an arrival was recorded."""
         while not self._closing.is_set():
             self._unreported.wait()
             if self._closing.is_set():
                 return
             self._unreported.clear()
             try:
-                # one for all processes; what comes after it was executed is the sensor's, which looks as often
+                # The key makes it one row of work per interval for all API processes. An arrival that comes after that
+                # run is reported by the sensor.
                 interval = int(time.time() // REPORT_EVERY_S)
                 key = f"{ARRIVAL_REPORT}:{interval}"
                 rows.enqueue(self._engine, ARRIVAL_REPORT, {}, key=key, priority=REPORT_PRIORITY)

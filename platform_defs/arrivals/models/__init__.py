@@ -1,1 +1,1 @@
-"""Models: what a model file says, what is stored of it, and the query that computes a batch."""
+"""Models: the file that defines them, their rows in the database, and the query that computes a batch."""

@@ -1,10 +1,11 @@
-"""Stored models and KPIs: loaded, listed, published. Dagster's definitions are built from them.
+"""Models and KPIs in the database: load, save, publish and unpublish.
 
-Whatever changes them calls `changed` in the same transaction, so that those who build definitions notice.
+Dagster's definitions are built from these rows. Every change raises their version counter in the same transaction, so
+that definitions are loaded anew.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Engine, delete, select, true, update
@@ -17,49 +18,50 @@ from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_kpi, metrics_model, metrics_model_dependency
 from platform_defs.store.types import utc_now
 from platform_defs.store.upsert import upsert
+from platform_defs.work.definition_versions import bump
 
 EXTENDED = "EXTENDED"
 COMPUTED = "COMPUTED"
-# beyond it reading all of them is cheaper than naming them
-MAX_NAMED = 1000
-
-Changed = Callable[[Connection], None]
+# For more models than this, reading all of them is cheaper than a condition with their ids.
+MAX_IDS = 1000
+# The version counter of models and KPIs.
+VERSION_COUNTER = "models"
 
 
 @dataclass(frozen=True)
 class LoadSummary:
-    """What a load did: models that are new, models that were there, computed KPIs."""
+    """What a file changed: ids of new models, of updated models, and of computed KPIs."""
 
     new: tuple[str, ...]
-    known: tuple[str, ...]
+    updated: tuple[str, ...]
     computed: tuple[str, ...]
 
 
 def load_models(connection: Connection, model_ids: Sequence[str] | None = None) -> dict[str, Model]:
-    """Models in the order of their ids, without those that do not exist; three queries, however many there are."""
+    """Models by their ids, in order; ids that do not exist are left out. Three queries load any number of models."""
     wanted = None if model_ids is None else set(model_ids)
     if wanted is not None and not wanted:
         return {}
     dependency, kpi, model = metrics_model_dependency, metrics_kpi, metrics_model
 
-    def among(column: ColumnElement[str]) -> ColumnElement[bool]:
-        return column.in_(sorted(wanted)) if wanted is not None and len(wanted) <= MAX_NAMED else true()
+    def is_wanted(column: ColumnElement[str]) -> ColumnElement[bool]:
+        return column.in_(sorted(wanted)) if wanted is not None and len(wanted) <= MAX_IDS else true()
 
     tables: dict[str, list[str]] = defaultdict(list)
     for model_id, table in connection.execute(
         select(dependency.c.model_id, dependency.c.dependency_table_name)
-        .where(among(dependency.c.model_id))
+        .where(is_wanted(dependency.c.model_id))
         .order_by(dependency.c.id)
     ):
         tables[model_id].append(table)
     kpis: dict[str, list[Kpi]] = defaultdict(list)
     for model_id, kpi_id, name, expression in connection.execute(
         select(kpi.c.model_id, kpi.c.kpi_id, kpi.c.name, kpi.c.expression)
-        .where(kpi.c.kpi_type == EXTENDED, among(kpi.c.model_id))
+        .where(kpi.c.kpi_type == EXTENDED, is_wanted(kpi.c.model_id))
         .order_by(kpi.c.id)
     ):
         kpis[model_id].append(Kpi(kpi_id, name or kpi_id, expression))
-    rows = connection.execute(select(model).where(among(model.c.model_id)).order_by(model.c.model_id))
+    rows = connection.execute(select(model).where(is_wanted(model.c.model_id)).order_by(model.c.model_id))
     return {
         row.model_id: Model(
             model_id=row.model_id,
@@ -77,28 +79,30 @@ def load_models(connection: Connection, model_ids: Sequence[str] | None = None) 
     }
 
 
-def save(engine: Engine, file: ModelFile, *, changed: Changed) -> LoadSummary:
-    """Stores what the file defines, all or nothing; models that it does not name and all states stay as they are."""
+def save(engine: Engine, file: ModelFile) -> LoadSummary:
+    """Stores what the file defines, all or nothing. Other models, and whether a model is published, do not change."""
 
     def work(connection: Connection) -> LoadSummary:
-        # first, since the row that it writes makes two loads wait for each other: both must see what the other stored
-        changed(connection)
+        # The counter is raised first, because its lock makes two saves wait for each other: the second one must check
+        # its file against the models that the first one stored.
+        bump(connection, VERSION_COUNTER)
         contents = check_file(file, _load_known_kpis(connection))
         return _store(connection, contents)
 
     return transact(engine, work)
 
 
-def publish(engine: Engine, model_id: str, *, changed: Changed) -> bool:
-    """From now on arrivals trigger the model; False where they did already."""
-    return _set_state(engine, model_id, PUBLISHED, changed)
+def publish(engine: Engine, model_id: str) -> bool:
+    """Lets arrivals trigger the model from now on; False if it was published already."""
+    return _set_state(engine, model_id, PUBLISHED)
 
 
-def unpublish(engine: Engine, model_id: str, *, changed: Changed) -> bool:
-    return _set_state(engine, model_id, UNPUBLISHED, changed)
+def unpublish(engine: Engine, model_id: str) -> bool:
+    """Lets arrivals no longer trigger the model; False if it was not published."""
+    return _set_state(engine, model_id, UNPUBLISHED)
 
 
-def _set_state(engine: Engine, model_id: str, state: str, changed: Changed) -> bool:
+def _set_state(engine: Engine, model_id: str, state: str) -> bool:
     model = metrics_model
     published_at = utc_now() if state == PUBLISHED else None
     statement = (
@@ -109,7 +113,7 @@ def _set_state(engine: Engine, model_id: str, state: str, changed: Changed) -> b
 
     def work(connection: Connection) -> bool:
         if connection.execute(statement).rowcount:
-            changed(connection)
+            bump(connection, VERSION_COUNTER)
             return True
         if connection.execute(select(model.c.id).where(model.c.model_id == model_id)).first() is None:
             raise UnknownModel(f"no model has the id {model_id!r}")
@@ -171,6 +175,6 @@ def _store(connection: Connection, contents: FileContents) -> LoadSummary:
     upsert(connection, kpi, [dict(zip(columns, row, strict=True)) for row in (*extended, *computed)], key=["kpi_id"])
     return LoadSummary(
         new=tuple(model_id for model_id in ids if model_id not in known),
-        known=tuple(model_id for model_id in ids if model_id in known),
+        updated=tuple(model_id for model_id in ids if model_id in known),
         computed=tuple(each.kpi_id for each in contents.computed),
     )

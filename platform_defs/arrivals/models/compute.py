@@ -1,7 +1,7 @@
-"""Executing a model for a batch: rows are read from the source into a file, then replace what was stored before.
+"""Computes a batch: reads the rows of the model's query into a file, then replaces the stored values of the batch.
 
-Two steps, so that no lock on the platform's database is held while a slow source is read, and so that whoever reads
-values sees those of one execution, never a mixture.
+These are two steps, so that no lock on the platform's database is held while a slow source is read. The second step is
+one transaction, so that readers see the values of one execution, never a mixture of two.
 """
 
 import json
@@ -33,7 +33,7 @@ SPOOL_CACHE_KIB = 8 * 1024
 
 @dataclass(frozen=True)
 class Counts:
-    """computed: the rows of the result; stored: their values that are not null."""
+    """How many rows the query returned (computed), and how many KPI values of them are not null (stored)."""
 
     computed: int
     stored: int
@@ -48,9 +48,10 @@ def compute(
     timeout_s: float,
     fence: Callable[[Connection], None] = lambda connection: None,
 ) -> Counts:
-    """Runs the query of a batch and replaces that batch's values; ModelFailed leaves the old ones in place.
+    """Runs the query of a batch and replaces the stored values of the batch; after a ModelFailed the old ones stay.
 
-    `fence` is called last in the transaction that replaces them: it raises where the execution is no longer ours.
+    `fence` is called at the end of the transaction that replaces the values. It raises an error, and so rolls the
+    transaction back, if the recovery has closed this execution meanwhile.
     """
     with closing(_Spool()) as spool:
         try:
@@ -68,7 +69,7 @@ def compute(
 
 
 class _Spool:
-    """The result on disk, each combination of dimensions once: SQLite's nameless database ends with its connection."""
+    """The rows of the query in a temporary SQLite file, unique by their dimensions. Closing it deletes the file."""
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect("", isolation_level=None)
@@ -81,7 +82,7 @@ class _Spool:
             self._connection.execute(statement)
 
     def add(self, dims: str, values: Sequence[float | None]) -> bool:
-        """False where the dimensions are there already."""
+        """Adds a row; False if there is a row with these dimensions already."""
         row = (bytes.fromhex(sha256_hex(dims)), dims, json.dumps(values))
         return self._connection.execute("INSERT OR IGNORE INTO spooled VALUES (?, ?, ?)", row).rowcount == 1
 
@@ -110,7 +111,10 @@ def _read_into_spool(transaction: ReadTransaction, model: Model, op_time: str, s
 
 
 def _positions(columns: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Where the columns are; a database may spell a column as its table does."""
+    """The positions of the named columns, compared without case if no column has exactly the name.
+
+    A database may return a column as its table spells it, in another case than the query.
+    """
     positions = []
     for name in names:
         at = [i for i, column in enumerate(columns) if column == name]
@@ -122,7 +126,7 @@ def _positions(columns: Sequence[str], names: Sequence[str]) -> list[int]:
 
 
 def _json_dimension(value: Any) -> Any:
-    """As JSON holds it; what JSON has no exact form for is text."""
+    """The value of a dimension in JSON; a value that JSON cannot hold exactly becomes text."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
@@ -146,7 +150,7 @@ def _number(value: Any, kpi_id: str, dims: Mapping[str, Any]) -> float | None:
     if isinstance(value, int | float | Decimal):
         try:
             number = float(value)
-        except (OverflowError, ValueError):  # an integer beyond the range, a signalling NaN
+        except (OverflowError, ValueError):  # an integer too large for a float, or a signalling NaN
             number = math.nan
     if not math.isfinite(number):
         raise _model_failed(f"{kpi_id} of {_describe_dims(dims)} is no number: {str(value)[:100]!r}")
@@ -164,7 +168,8 @@ def _model_failed(message: str) -> ModelFailed:
 def _replace_values(connection: Connection, model: Model, op_time: str, spool: _Spool) -> None:
     table = metrics_kpi_value
     kpi_ids = [kpi.kpi_id for kpi in model.kpis]
-    # two statements, an index each: values of KPIs that the model no longer has, and of KPIs that another model had
+    # Two statements, because each uses an index of its own. The first also deletes values of KPIs that were taken from
+    # the model, the second those of KPIs that belonged to another model before.
     connection.execute(delete(table).where(table.c.model_id == model.model_id, table.c.op_time == op_time))
     connection.execute(delete(table).where(table.c.kpi_id.in_(kpi_ids), table.c.op_time == op_time))
     values = (

@@ -1,4 +1,4 @@
-"""Expressions of computed KPIs: which KPIs they name, and whether those go round in a circle."""
+"""Expressions of computed KPIs: which KPIs an expression refers to, and cycles among computed KPIs."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -14,7 +14,7 @@ _WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _CALL = re.compile(r"\s*\(")
 _OTHER = re.compile(r"'(?:[^'\\]|\\.|'')*'|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|.", re.DOTALL)
 _COMMENT = re.compile(r"/\*|#|--(?=\s|$)")
-# words of the grammar and of CAST; a KPI of such a name wins over them
+# Words that are no KPI ids: those of expressions, of CASE and of CAST. A KPI that has such a name takes precedence.
 _GRAMMAR = {"AND", "OR", "NOT", "XOR", "IS", "NULL", "IN", "BETWEEN", "LIKE", "TRUE", "FALSE", "DIV", "MOD"}
 _CASE = {"CASE", "WHEN", "THEN", "ELSE", "END"}
 _CAST = {"AS", "DECIMAL", "SIGNED", "UNSIGNED", "DOUBLE", "FLOAT", "REAL", "INTEGER", "CHAR", "DATE", "DATETIME"}
@@ -22,15 +22,15 @@ _WORDS = _GRAMMAR | _CASE | _CAST
 
 
 class InvalidExpression(ValueError):
-    """What is wrong with an expression, in one line."""
+    """An expression is refused; the message is one line."""
 
 
 def referenced_kpis(expression: str, known: Collection[str]) -> tuple[str, ...]:
-    """The KPIs that an expression builds on, in order of appearance.
+    """The ids of the KPIs in an expression, in order of appearance. Raises InvalidExpression for an unknown id.
 
-    At every place the longest known id wins, so that a hyphen inside a known id is no minus.
+    At every position the longest known id is taken, so that a hyphen inside a known id is not read as a minus.
     """
-    safe: dict[str, str] = {}  # id -> a name that SQL reads as one
+    safe: dict[str, str] = {}  # KPI id -> an identifier that a SQL parser reads as one name
     text = "".join(_substitute_kpi_ids(expression, known, safe))
     if _COMMENT.search(text):
         raise InvalidExpression("expected an expression without comments")
@@ -41,14 +41,14 @@ def referenced_kpis(expression: str, known: Collection[str]) -> tuple[str, ...]:
 
 
 def find_cycles(depends_on: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
-    """Circles among computed KPIs, each from a KPI back to itself; no KPI is in two of them."""
+    """Cycles among computed KPIs, each as a path from a KPI back to itself; no KPI is in two of them."""
     left = dict(depends_on)
     while True:
         try:
             TopologicalSorter(left).prepare()
             return
         except CycleError as error:
-            # graphlib names predecessors first; a reader follows "builds on"
+            # graphlib lists a KPI after those that it refers to; a reader expects the opposite direction
             circle: list[str] = list(reversed(error.args[1]))
         yield circle
         for kpi_id in circle:
@@ -56,6 +56,7 @@ def find_cycles(depends_on: Mapping[str, Collection[str]]) -> Iterator[list[str]
 
 
 def _substitute_kpi_ids(expression: str, known: Collection[str], safe: dict[str, str]) -> Iterator[str]:
+    """The pieces of the expression with each KPI id replaced by its safe name, which is added to `safe`."""
     position = 0
     while position < len(expression):
         run = KPI_ID.match(expression, position)
@@ -79,9 +80,10 @@ def _substitute_kpi_ids(expression: str, known: Collection[str], safe: dict[str,
 
 
 def _longest_known_id(run: str, known: Collection[str], called: bool) -> str | None:
+    """The longest known id at the beginning of the text; `called` says that an opening parenthesis follows the text."""
     for end in range(len(run), 0, -1):
         if end == len(run) and called:
-            continue  # what has arguments is a function
+            continue  # a name with arguments is a function
         if (end == len(run) or run[end] == "-") and run[:end] in known:
             return run[:end]
     return None

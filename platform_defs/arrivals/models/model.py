@@ -1,4 +1,4 @@
-"""What a model is: the query of a batch, the tables it waits for and the KPIs it yields."""
+"""What a model is: a query that computes KPIs for a batch, and the tables that the query needs."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ UNPUBLISHED = "0"
 
 @dataclass(frozen=True)
 class Kpi:
-    """An extended KPI: an aggregate expression over its model's rows."""
+    """An extended KPI: an aggregate expression over the rows of its model, stored per batch and dimensions."""
 
     kpi_id: str
     name: str
@@ -17,7 +17,7 @@ class Kpi:
 
 @dataclass(frozen=True)
 class ComputedKpi:
-    """An expression over other KPIs; it is never stored, but its subscribers hear of what it builds on."""
+    """A KPI computed from other KPIs. Its values are not stored; its subscribers are told when one of those changes."""
 
     kpi_id: str
     name: str
@@ -29,10 +29,13 @@ class ComputedKpi:
 class Model:
     model_id: str
     name: str
+    # names of tables, perhaps with a date placeholder such as yyyymmdd
     depends_on: tuple[str, ...]
+    # the named data source that the query reads
     source: str
     dimensions: tuple[str, ...]
     sql: str
     kpis: tuple[Kpi, ...]
+    # by when the tables arrive, as models/due.py reads it
     due: str | None = None
     published: bool = False

@@ -1,7 +1,8 @@
-"""The SQL of a model: one read-only query, its placeholders, and what a driver is given for a batch.
+"""The SQL of a model: checks that it is one read-only query, and fills in its placeholders for a batch.
 
-The author's text is kept: it is parsed to judge it and to find its tables, never written anew. Whether a source is
-MySQL or SQLite is known only when a batch runs, so a file is held against both, and a run against the one it meets.
+The parser only checks the query and finds its tables: the driver gets the author's text, not one that the parser
+wrote. Whether a source is MySQL or SQLite is known only when a batch runs. A model file is therefore accepted if one of
+the two grammars accepts the query; at run time the query is parsed with the grammar of the actual source.
 """
 
 import logging
@@ -20,7 +21,7 @@ from platform_defs.sources import Dialect, Query
 
 DIALECTS: tuple[Dialect, ...] = ("mysql", "sqlite")
 
-# it warns of every statement that it takes for an opaque command, which is none of an operator's business
+# sqlglot logs a warning for every statement that it does not know; operators cannot do anything about that.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _READ_ONLY = "expected one read-only query: SELECT, WITH … SELECT or a set operation"
@@ -49,17 +50,17 @@ _TOKENS = {
 
 
 class InvalidSql(ValueError):
-    """What is wrong with a query or an expression, in one line."""
+    """A query or an expression is refused; the message is one line."""
 
 
 class _DoesNotParse(InvalidSql):
-    """In this dialect; it may in another."""
+    """The text does not parse in one dialect, but may in the other."""
 
 
 @dataclass(frozen=True)
 class _ExpandedSql:
     text: str
-    marks: tuple[int, ...]  # where _MARK stands for the batch
+    marks: tuple[int, ...]  # the positions of _MARK, which stands for the opTime
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class _Edit:
 
 
 def check_query(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi]) -> None:
-    """Raises InvalidSql unless the text is a query that a model may have."""
+    """Raises InvalidSql unless the text is one read-only query that selects all dimensions and KPIs."""
 
     def check(dialect: Dialect) -> None:
         statement = _parse_query(_expand(sql, dimensions, kpis, dialect), dialect)
@@ -85,7 +86,7 @@ def check_query(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi]) -> Non
 
 
 def check_expression(expression: str) -> None:
-    """Raises InvalidSql unless the text is one value that a query may select."""
+    """Raises InvalidSql unless the text is the expression of one value, such as SUM(amount)."""
 
     def check(dialect: Dialect) -> None:
         value = _assemble(["SELECT ", *_kpi_pieces(expression, dialect)])
@@ -100,7 +101,7 @@ def check_expression(expression: str) -> None:
 
 
 def render_query(model: Model, dialect: Dialect, op_time: str) -> Query:
-    """The query of a batch: placeholders filled in, also those in the names of tables."""
+    """The query of a batch, with all placeholders filled in, also the date placeholders in names of tables."""
     try:
         expanded = _expand(model.sql, model.dimensions, model.kpis, dialect)
         statement = _parse_query(expanded, dialect)
@@ -114,12 +115,15 @@ def render_query(model: Model, dialect: Dialect, op_time: str) -> Query:
 
 
 def quote_identifier(name: str) -> str:
-    """In backticks on SQLite too: in its double quotes a column that does not exist is a text."""
+    """Quotes with backticks, on SQLite too: there a column in double quotes that does not exist is read as a text."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _check_in_either_dialect(check: Callable[[Dialect], None]) -> None:
-    """MySQL's verdict where its grammar takes the text, else SQLite's; the reason given is MySQL's."""
+    """Checks the text as MySQL, and as SQLite if MySQL's grammar does not parse it.
+
+    If neither grammar parses the text, the error is MySQL's.
+    """
     first: InvalidSql | None = None
     for dialect in DIALECTS:
         try:
@@ -147,7 +151,7 @@ def _kpi_pieces(expression: str, dialect: Dialect) -> list[str | None]:
 
 
 def _pieces(sql: str, dialect: Dialect, known: Mapping[str, Sequence[str | None]]) -> Iterator[str | None]:
-    """The text with its placeholders filled in; None stands for the batch."""
+    """The text in pieces, with placeholders replaced by their values. None stands for a parameter: the opTime."""
     for token in _TOKENS[dialect].finditer(sql):
         kind, text = token.lastgroup, token[0]
         if kind == "placeholder":
@@ -207,7 +211,7 @@ def _parse_error_text(error: SqlglotError) -> str:
     if not isinstance(error, ParseError) or not error.errors:
         return " ".join(str(error).split())
     first = error.errors[0]
-    # it speaks of its own classes where a part is missing
+    # For a missing part sqlglot's message names classes of sqlglot: "incomplete" is clearer.
     what = re.sub(
         r"^Required keyword.*|( but got <.*)", lambda found: "" if found[1] else "incomplete", str(first["description"])
     )
@@ -215,7 +219,10 @@ def _parse_error_text(error: SqlglotError) -> str:
 
 
 def _table_renames(statement: exp.Query, names: Mapping[str, str]) -> Iterator[_Edit]:
-    """Tables under the names by which they arrived; their columns still find them by an alias."""
+    """Edits that replace dependencies with a date placeholder by the name of the batch's table.
+
+    The old name becomes an alias, so that columns qualified with it are still found.
+    """
     own = {cte.alias for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
@@ -223,7 +230,7 @@ def _table_renames(statement: exp.Query, names: Mapping[str, str]) -> Iterator[_
             continue
         whole = ".".join(part.name for part in parts)
         if whole not in names:
-            parts = parts[-1:]  # the query may say in which database a dependency lies
+            parts = parts[-1:]  # the query may prefix a dependency with its database
         written = ".".join(part.name for part in parts)
         arrived = names.get(written, written)
         if arrived == written:
@@ -242,5 +249,8 @@ def _apply_edits(text: str, edits: Iterable[_Edit], dialect: Dialect) -> str:
 
 
 def _escape_percent(text: str, dialect: Dialect) -> str:
-    """The MySQL driver looks for its `%(name)s` inside texts too; `%(any)%` is how it writes a percent sign."""
+    """Keeps the MySQL driver from reading `%(` in the author's text as the start of a parameter.
+
+    The driver replaces `%(name)s` also inside string literals. `%(percent)%` makes it write a percent sign.
+    """
     return text.replace("%(", "%(percent)%(") if dialect == "mysql" else text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event, select, text
+from sqlalchemy import Engine, event, select
 
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
@@ -121,7 +121,7 @@ def test_however_many_models_there_are_three_queries_load_them(engine: Engine) -
     def note(connection: object, cursor: object, statement: str, *others: object) -> None:
         statements.append(statement)
 
-    catalog.save(engine, file, changed=lambda connection: connection.execute(text("SELECT 1")).close())
+    catalog.save(engine, file)
     event.listen(engine, "before_cursor_execute", note)
     try:
         found = read(engine, catalog.load_models)

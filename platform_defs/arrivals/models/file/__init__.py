@@ -1,4 +1,4 @@
-"""Models and KPIs from a YAML file: every problem with its line, and nothing half-loaded."""
+"""Reads models and KPIs from a YAML file; a file with problems is refused as a whole, with the line of each."""
 
 from platform_defs.arrivals.models.file.checking import FileContents, KnownKpis, check_file
 from platform_defs.arrivals.models.file.reading import ModelFile, read_file

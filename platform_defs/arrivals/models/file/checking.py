@@ -1,4 +1,4 @@
-"""A file beside what is stored: KPIs of other models, what computed KPIs build on, and circles among them."""
+"""Checks a model file against the stored KPIs: ids of other models, unknown KPIs in expressions, cycles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from platform_defs.yaml_lines import Problem, YamlFileError
 
 @dataclass(frozen=True)
 class KnownKpis:
-    """The KPIs that are stored: extended ones with their model, computed ones with what they build on."""
+    """The stored KPIs: extended ones with their model, computed ones with the KPIs in their expression."""
 
     extended: Mapping[str, str] = field(default_factory=dict)
     computed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -19,16 +19,16 @@ class KnownKpis:
 
 @dataclass(frozen=True)
 class FileContents:
-    """A file without a problem."""
+    """What a file without problems defines."""
 
     models: tuple[Model, ...]
     computed: tuple[ComputedKpi, ...]
 
 
 def check_file(file: ModelFile, known: KnownKpis) -> FileContents:
-    """What the file defines, or a YamlFileError with all of its problems."""
+    """What the file defines. Raises a YamlFileError with all problems if there is one."""
     problems = list(file.problems)
-    # the models of the file are defined by it alone
+    # The file replaces all stored KPIs of its models, so only KPIs of other models count.
     others = {kpi_id: model for kpi_id, model in known.extended.items() if model not in file.model_lines}
     problems += _kpis_of_others(file, others, known)
     defined = {*others, *known.computed, *file.extended_lines, *file.computed_lines}
@@ -72,7 +72,7 @@ def _cycle_problems(file: ModelFile, depends_on: Mapping[str, tuple[str, ...]]) 
 
 
 def _removed_but_used(file: ModelFile, defined: set[str], known: KnownKpis) -> list[Problem]:
-    """KPIs that the file takes from its models although a stored computed KPI builds on them."""
+    """KPIs that the file removes from its models although a stored computed KPI refers to them."""
     return [
         Problem(file.model_lines[known.extended[gone]], f"KPI {gone} is gone from the model, but {kpi_id} builds on it")
         for kpi_id, depends_on in known.computed.items()

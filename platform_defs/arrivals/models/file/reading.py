@@ -1,4 +1,4 @@
-"""A file as it stands: models and KPIs with their lines, and what is wrong with each without a look at others."""
+"""Reads a model file: its models and KPIs with their lines, and every problem that shows without the database."""
 
 import re
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ _KPI_FIELDS = ("kpi_id", "name", "expression")
 
 @dataclass(frozen=True)
 class ComputedKpiEntry:
-    """A computed KPI of which it is not yet known what it builds on."""
+    """A computed KPI of the file. The KPIs in its expression are found later, when the stored KPIs are known."""
 
     kpi_id: str
     name: str
@@ -36,7 +36,7 @@ class ComputedKpiEntry:
 
 @dataclass
 class ModelFile:
-    """What a file says; the lines are also those of models and KPIs that are not as they must be."""
+    """What a file says. `models` and `computed` hold entries without problems, the lines those of all entries."""
 
     name: str
     models: list[Model] = field(default_factory=list)
@@ -48,7 +48,7 @@ class ModelFile:
 
 
 def read_file(content: bytes, name: str) -> ModelFile:
-    """Everything in the file that can be understood, and all that cannot."""
+    """Reads all entries of the file, and collects the problems of those that cannot be read."""
     file = ModelFile(name)
     try:
         document = read_document(content)
@@ -115,7 +115,7 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
 
 
 def _read_kpis(fields: Fields, file: ModelFile, dimensions: list[Text]) -> list[Kpi] | None:
-    """The extended KPIs of a model; None where one of them is not as it must be."""
+    """The extended KPIs of a model; None if one of them has a problem."""
     before = len(file.problems)
     kpis = []
     columns = {dimension.value.lower() for dimension in dimensions}
@@ -153,6 +153,7 @@ def _read_computed(node: yaml.Node, file: ModelFile) -> None:
 
 
 def _claim_id(file: ModelFile, lines: dict[str, int], claimed: Text, what: str) -> None:
+    """Notes the line of an id; a problem if the file has the id already. Extended and computed KPIs share their ids."""
     others = (lines,) if lines is file.model_lines else (file.extended_lines, file.computed_lines)
     first = next((known[claimed.value] for known in others if claimed.value in known), None)
     if first is None:
