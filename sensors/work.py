@@ -21,8 +21,8 @@ from assets.arrivals.model_assets import ROWS
 from assets.lineage import lineage_apply
 from assets.selfcheck import selfcheck
 from assets.webhooks import webhook_send
-from platform_defs.runner.closing import close
-from platform_defs.runner.code_server import CodeServer, ask
+from platform_defs.runner.closing import WORK_STATUS, close_run_and_row
+from platform_defs.runner.code_server import CodeServer, request_reload
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.runner.launcher import WarmRunLauncher
 from platform_defs.settings import Settings
@@ -43,11 +43,6 @@ WITHOUT_RUNNER = timedelta(minutes=2)
 # After a longer pause between two ticks nobody knows whether a runner was alive in the meantime.
 LONGEST_PAUSE = timedelta(minutes=1)
 ROWS_PER_TICK = 50
-_WORK_STATUS = {
-    DagsterRunStatus.SUCCESS: Status.SUCCEEDED,
-    DagsterRunStatus.FAILURE: Status.FAILED,
-    DagsterRunStatus.CANCELED: Status.CANCELED,
-}
 
 
 @sensor(
@@ -86,7 +81,7 @@ def reload_if_behind(context: SensorEvaluationContext, server: CodeServer, prese
         return
     loaded = (context.repository_def.metadata or {}).get(ROWS)
     if loaded is not None and loaded.value != present:
-        ask(server)
+        request_reload(server)
 
 
 def _is_long_without_runner(context: SensorEvaluationContext, now: datetime) -> bool:
@@ -101,7 +96,7 @@ def _is_long_without_runner(context: SensorEvaluationContext, now: datetime) -> 
 def _close_launched_runs(context: SensorEvaluationContext, engine: Engine, reason: str) -> None:
     """Fails runs that Dagster launched through our launcher. A sensor cannot launch an existing run a second time."""
     for row in _claim_waiting(engine, only=DAGSTER_RUN):
-        close(context.instance, engine, row, f"Not started: {reason}.")
+        close_run_and_row(context.instance, engine, row, f"Not started: {reason}.")
 
 
 def _claim_waiting(engine: Engine, *, only: str | None = None, without: str | None = None) -> list[Work]:
@@ -130,9 +125,9 @@ def _close_ended_rows(context: SensorEvaluationContext, engine: Engine) -> None:
     runs: dict[str, DagsterRun] = {run.tags[WORK_TAG]: run for run in context.instance.get_runs(of_these_rows)}
     for row in handed_over:
         run = runs.get(str(row.id))
-        if run is not None and run.status in _WORK_STATUS:
+        if run is not None and run.status in WORK_STATUS:
             error = None if run.status is DagsterRunStatus.SUCCESS else f"run {run.run_id} is {run.status.value}"
-            rows.finish(engine, row.id, _WORK_STATUS[run.status], error=error, run_id=run.run_id)
+            rows.finish(engine, row.id, WORK_STATUS[run.status], error=error, run_id=run.run_id)
         elif run is None and row.heartbeat_at and datetime.now(UTC) - row.heartbeat_at > HANDOVER:
             leases.give_back(engine, leases.DAGSTER, [row.id])
 

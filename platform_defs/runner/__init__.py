@@ -1,1 +1,1 @@
-"""Warm runs: a fork server with Dagster loaded, one forked process per run, and rows of work that become runs."""
+"""Executes Dagster runs without their start-up time: a process that has Dagster loaded forks one process per run."""

@@ -1,4 +1,4 @@
-"""Closes a run and its row for the same reason, when the process that should have done it cannot any more."""
+"""Closes a run and its row of work when the process that should have closed them no longer can."""
 
 from dagster import DagsterInstance, DagsterRunStatus
 from sqlalchemy import Engine
@@ -6,12 +6,21 @@ from sqlalchemy import Engine
 from platform_defs.work import rows
 from platform_defs.work.rows import Status, Work
 
+# The status of a row of work for each final status of its run.
+WORK_STATUS = {
+    DagsterRunStatus.SUCCESS: Status.SUCCEEDED,
+    DagsterRunStatus.FAILURE: Status.FAILED,
+    DagsterRunStatus.CANCELED: Status.CANCELED,
+}
 
-def close(instance: DagsterInstance, engine: Engine, row: Work, reason: str, *, canceled: bool = False) -> bool:
-    """The run first, so that a row that says it is closed never has an open run; True if the row was still open."""
+
+def close_run_and_row(
+    instance: DagsterInstance, engine: Engine, row: Work, reason: str, *, canceled: bool = False
+) -> bool:
+    """Returns whether the row was still open. Closes the run first, so that no closed row ever has an open run."""
     run = instance.get_run_by_id(row.run_id)
     if run is not None and run.status is DagsterRunStatus.SUCCESS:
-        # it died after the run's last event: the work is done, only the row does not know yet
+        # The process died after the last event of the run: the work is done, only the row does not say so yet.
         return rows.finish(engine, row.id, Status.SUCCEEDED)
     canceled = canceled or (run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED))
     if run is not None and not run.is_finished:

@@ -1,6 +1,6 @@
-"""Asks the code server for new definitions when rows changed from which they are built, such as published models.
+"""Asks the code server to load new definitions after the rows changed from which they are built.
 
-Webserver and daemon watch the server and show what it has loaded. Nothing that executes waits for any of this.
+Webserver and daemon show the definitions that the code server has loaded. No run waits for the code server.
 """
 
 import logging
@@ -16,10 +16,11 @@ from dagster._grpc.client import DagsterGrpcClient
 from sqlalchemy import Engine
 
 from platform_defs.errors import PlatformError, one_line
+from platform_defs.runner.errors import DefinitionsDoNotLoad, ReloadFailed
 from platform_defs.settings import Settings
 from platform_defs.work.definition_versions import last_change
 
-# A load of many models is many commands: one reload follows the last of them.
+# How long the rows must not change before a reload: many models are published by many commands, one after the other.
 QUIET_S = 2.0
 AGAIN_S = 10.0
 LONGEST_AGAIN_S = 60.0
@@ -28,23 +29,15 @@ _ASKING = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
-class ReloadFailed(PlatformError):
-    """The code server did not answer, or the definitions did not load in it."""
-
-
-class DoesNotLoad(ReloadFailed):
-    """The new definitions did not load: the code server serves none, and its sensors do not tick."""
-
-
 class CodeServer:
-    """The code server that the workspace of `platform up` names; under another supervisor there is none to ask."""
+    """The code server of `platform up`, as its workspace.yaml names it. Without that file there is none to ask."""
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._workspace = settings.dagster_home / "workspace.yaml"
         self._engine = engine
 
     def may_be_behind(self) -> bool:
-        """Whether a row changed since it was started: nobody may have told it."""
+        """Whether definition rows changed after the code server was started, so that it may need a reload."""
         if not self._workspace.exists():
             return False
         started = datetime.fromtimestamp(self._workspace.stat().st_mtime, UTC)
@@ -52,23 +45,23 @@ class CodeServer:
         return changed is not None and changed >= started
 
     def reload(self) -> None:
-        """Returns when it serves the new definitions; what it served before goes on until then, or until they fail."""
+        """Returns once the code server serves the new definitions. Until then it goes on serving the old ones."""
         if not self._workspace.exists():
             return
         server = yaml.safe_load(self._workspace.read_text(encoding="utf-8"))["load_from"][0]["grpc_server"]
         client = DagsterGrpcClient(port=server["port"], host=server["host"])
         try:
             client.reload_code(timeout=TIMEOUT_S)
-            # the answer to a reload says nothing of how it went
+            # The answer to a reload does not say whether the definitions loaded.
             sync_list_repositories_grpc(client)
         except DagsterUserCodeProcessError as error:
-            raise DoesNotLoad(_reason(error)) from None
+            raise DefinitionsDoNotLoad(_innermost_message(error)) from None
         except DagsterUserCodeUnreachableError as error:
             raise ReloadFailed(f"the code server does not answer: {one_line(error)}") from None
 
 
-class Reloads:
-    """When to ask: once the rows are quiet, one reload at a time, again after a failure."""
+class CodeServerReloads:
+    """Asks for a reload once the rows have not changed for a while: one reload at a time, again after a failure."""
 
     def __init__(self, server: CodeServer) -> None:
         self._server = server
@@ -79,7 +72,7 @@ class Reloads:
         self._complaint: str | None = None
 
     def step(self, rows: str, now: float) -> None:
-        """To be called often with what the rows are now; never waits for the code server."""
+        """To be called often, with the digest of the present version counters. Never waits for the code server."""
         if self._seen is None:
             self._done = None if self._server.may_be_behind() else rows
         if rows != self._seen:
@@ -102,11 +95,11 @@ class Reloads:
             self._done, self._complaint = rows, None
 
 
-def ask(server: CodeServer, pause: Callable[[float], object] = time.sleep) -> None:
-    """For a process of the code server itself: one request at a time, not waited for, until the definitions loaded.
+def request_reload(server: CodeServer, pause: Callable[[float], object] = time.sleep) -> None:
+    """Asks in a thread until the definitions have loaded. For sensors, which tick in a process of the code server.
 
-    Where they do not load, no sensor is left that could ask on a later tick: the thread, which is no daemon, keeps
-    this process, that the code server has ended, until they do.
+    Only one thread asks at a time. If the new definitions do not load, the code server ends this process and serves
+    none, so that no sensor is left to ask again. The thread is no daemon and keeps this process alive until they load.
     """
     if _ASKING.acquire(blocking=False):
         threading.Thread(target=_until_loaded, args=(server, pause), name="reload", daemon=False).start()
@@ -115,7 +108,7 @@ def ask(server: CodeServer, pause: Callable[[float], object] = time.sleep) -> No
 def _until_loaded(server: CodeServer, pause: Callable[[float], object]) -> None:
     again_s = AGAIN_S
     try:
-        while not _has_loaded(server):
+        while not _try_reload(server):
             pause(again_s)
             again_s = min(2 * again_s, LONGEST_AGAIN_S)
     except (PlatformError, OSError) as error:
@@ -124,16 +117,16 @@ def _until_loaded(server: CodeServer, pause: Callable[[float], object]) -> None:
         _ASKING.release()
 
 
-def _has_loaded(server: CodeServer) -> bool:
+def _try_reload(server: CodeServer) -> bool:
     try:
         server.reload()
-    except DoesNotLoad as error:
+    except DefinitionsDoNotLoad as error:
         _log.error("the code server could not load what was published, and is asked again: %s", error)
         return False
     return True
 
 
-def _reason(error: DagsterUserCodeProcessError) -> str:
+def _innermost_message(error: DagsterUserCodeProcessError) -> str:
     info = error.user_code_process_error_infos[0]
     while info.cause is not None:
         info = info.cause

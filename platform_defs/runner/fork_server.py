@@ -1,4 +1,4 @@
-"""The runner's end of a fork server: starts the process, sends it orders, turns what it says into events."""
+"""A fork server as the runner sees it: starts its process, orders runs from it, and reads its messages as events."""
 
 import contextlib
 import json
@@ -17,38 +17,44 @@ from platform_defs.work.rows import Work
 
 @dataclass(frozen=True)
 class Ready:
-    """Definitions are loaded; orders are welcome."""
+    """The definitions are loaded, and the fork server takes orders."""
 
     threads: int
 
 
 @dataclass(frozen=True)
 class LoadFailed:
+    """The definitions do not load."""
+
     reason: str
 
 
 @dataclass(frozen=True)
 class Started:
+    """The process for a row of work was forked."""
+
     work_id: int
     pid: int
 
 
 @dataclass(frozen=True)
 class Exited:
+    """A forked process has ended."""
+
     pid: int
     wait_status: int
 
 
 @dataclass(frozen=True)
 class Gone:
-    """The fork server's process ended; its children are on their own."""
+    """The process of the fork server itself has ended. The processes that it forked live on."""
 
 
 Event: TypeAlias = Ready | LoadFailed | Started | Exited | Gone
 
 
 class ForkServer:
-    """One generation of loaded definitions."""
+    """One set of loaded definitions, and the process that forks runs with them."""
 
     def __init__(self, fingerprint: Fingerprint, environment: dict[str, str]) -> None:
         self.fingerprint = fingerprint
@@ -68,6 +74,7 @@ class ForkServer:
         return self._process.pid
 
     def order(self, work: Work, owner: str, log: Path, notice: str | None) -> None:
+        """Has a process forked that executes the run of a row of work, as `child.main` does."""
         order = {
             "id": work.id,
             "kind": work.kind,
@@ -77,7 +84,7 @@ class ForkServer:
             "log": str(log),
             "notice": notice,
         }
-        # orders are small and the fork server reads at once: blocking here is momentary
+        # Orders are small and the fork server reads them at once, so that this blocks only for a moment.
         self.channel.setblocking(True)
         try:
             self.channel.sendall(json.dumps(order).encode() + b"\n")
@@ -85,7 +92,7 @@ class ForkServer:
             self.channel.setblocking(False)
 
     def events(self) -> list[Event]:
-        """What it has said since; to be called when the channel is readable."""
+        """The messages since the last call. To be called when the channel is readable."""
         try:
             received = self.channel.recv(65536)
         except BlockingIOError:
@@ -107,7 +114,7 @@ class ForkServer:
         return Exited(int(message["exited"]), int(message["status"]))
 
     def close(self) -> None:
-        """Ends the process at once; children that still run are not touched."""
+        """Kills the process of the fork server. The processes that it forked are not touched."""
         self.channel.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()

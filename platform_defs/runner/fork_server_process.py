@@ -1,6 +1,6 @@
-"""The fork server process: loads Dagster and the code location once, then forks a child for every order it gets.
+"""The process of a fork server: loads Dagster and the definitions once, then forks one process for every run.
 
-It is single-threaded and holds no connection: what a fork would copy half-way does not exist in it.
+It has one thread and no connections, because a forked process would get an unusable copy of both.
 """
 
 import faulthandler
@@ -19,32 +19,32 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def main(channel: socket.socket) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the runner; it tells us by closing the channel
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the runner, which then closes the channel.
     try:
         _load()
     except BaseException as error:
-        _send(channel, {"failed": describe(error)})
+        _send(channel, {"failed": describe_error(error)})
         return
-    # what is loaded now is never garbage: frozen, it stays shared with the children instead of being copied
+    # Without garbage collection of what is loaded now, its memory stays shared with the forked processes.
     gc.collect()
     gc.freeze()
     _send(channel, {"ready": os.getpid(), "threads": len(os.listdir("/proc/self/task"))})
     _serve(channel)
 
 
-def describe(error: BaseException) -> str:
-    """One line that names the place: for a syntax error the file and line, else the innermost frame of ours."""
+def describe_error(error: BaseException) -> str:
+    """One line with file and line number: of the syntax error itself, otherwise of the innermost frame."""
     if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error.msg} ({_short(error.filename)}, line {error.lineno})"
+        return f"{type(error).__name__}: {error.msg} ({_relative(error.filename)}, line {error.lineno})"
     place, frame = "", error.__traceback__
     while frame is not None:
-        place = f" ({_short(frame.tb_frame.f_code.co_filename)}, line {frame.tb_lineno})"
+        place = f" ({_relative(frame.tb_frame.f_code.co_filename)}, line {frame.tb_lineno})"
         frame = frame.tb_next
     return f"{type(error).__name__}: {error}{place}".replace("\n", " ")
 
 
-def _short(filename: str | None) -> str:
-    """Without the folders of this machine: the API shows it to anybody who asks whether it is ready."""
+def _relative(filename: str | None) -> str:
+    """Without the folders of this machine, because /readyz shows the message to anybody."""
     return str(filename or "?").removeprefix(f"{ROOT}{os.sep}")
 
 
@@ -72,7 +72,7 @@ def _serve(channel: socket.socket) -> None:
                     continue
                 received = channel.recv(65536)
                 if not received:
-                    return  # the runner is gone; children finish by themselves
+                    return  # The runner is gone. The forked processes finish by themselves.
                 *orders, buffer = (buffer + received).split(b"\n")
                 for order in orders:
                     _fork(channel, json.loads(order), inherited=(channel, woken, waker))
@@ -83,7 +83,7 @@ def _fork(channel: socket.socket, order: dict[str, Any], inherited: tuple[socket
     if pid:
         _send(channel, {"started": order["id"], "pid": pid})
         return
-    status, crash = 1, sys.stderr
+    status, crash_log = 1, sys.stderr
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -92,28 +92,28 @@ def _fork(channel: socket.socket, order: dict[str, Any], inherited: tuple[socket
         for end in inherited:
             end.close()
         os.setsid()
-        crash = _redirect(Path(order["log"]))
+        crash_log = _redirect_output(Path(order["log"]))
         from platform_defs.runner import child
 
         status = child.main(order)
     except BaseException:
-        traceback.print_exc(file=crash)
-        crash.flush()
+        traceback.print_exc(file=crash_log)
+        crash_log.flush()
     finally:
-        # not sys.exit: what the fork server registered to run at its own exit is not the child's business
+        # Not sys.exit, which would run the exit handlers of the fork server.
         os._exit(status)
 
 
-def _redirect(log: Path) -> TextIO:
-    """What a step prints is captured by Dagster and goes nowhere else; the file is for a crash alone."""
+def _redirect_output(log: Path) -> TextIO:
+    """Discards all output, since Dagster captures what steps print. Returns the file in which a crash is described."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     os.close(nothing)
     log.parent.mkdir(parents=True, exist_ok=True)
-    crash = os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w", encoding="utf-8")
-    faulthandler.enable(crash)
-    return crash
+    crash_log = os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w", encoding="utf-8")
+    faulthandler.enable(crash_log)
+    return crash_log
 
 
 def _reap(channel: socket.socket) -> None:
@@ -131,7 +131,7 @@ def _send(channel: socket.socket, message: dict[str, Any]) -> None:
     try:
         channel.sendall(json.dumps(message).encode() + b"\n")
     except OSError:
-        os._exit(0)  # nobody is left to report to
+        os._exit(0)  # The runner is gone, and nobody is left to report to.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The platform's Dagster RunLauncher: hands every run to the runner as a row of work, and tells the truth about it."""
+"""The run launcher of the platform's Dagster instance: hands every run to the runner as a row of work."""
 
 import os
 from collections.abc import Mapping
@@ -11,10 +11,12 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from sqlalchemy import Engine
 
-from platform_defs.runner.closing import close
+from platform_defs.runner.closing import close_run_and_row
+from platform_defs.runner.launched_runs import launch_payload
 from platform_defs.settings import Settings
-from platform_defs.store.engine import open_engine
+from platform_defs.store.engine import open_engine, read
 from platform_defs.work import leases, rows, runners
+from platform_defs.work.definition_versions import read_versions
 from platform_defs.work.rows import DAGSTER_RUN, Status
 from platform_defs.work.wake import wake
 
@@ -25,7 +27,7 @@ def _engine_of(pid: int) -> Engine:
 
 
 class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
-    """Runs are forked from a warm server. While no runner is alive they start cold, in the code server."""
+    """While no runner is alive, runs start in processes of the code server, as with Dagster's default launcher."""
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
         self._inst_data = inst_data
@@ -63,7 +65,9 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             )
             self._cold.launch_run(context)
             return
-        rows.enqueue(self._engine, DAGSTER_RUN, {}, key=f"run:{run.run_id}", run_id=run.run_id)
+        # The run needs definitions at least as new as they are now: its user may have just published what it executes.
+        payload = launch_payload(read(self._engine, read_versions))
+        rows.enqueue(self._engine, DAGSTER_RUN, payload, key=f"run:{run.run_id}", run_id=run.run_id)
         wake(home)
 
     def terminate(self, run_id: str) -> bool:
@@ -75,13 +79,15 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         row = rows.find_by_run_id(self._engine, run_id)
         if row is None or row.status.is_final:
             return False
-        # first: a process that is told to end before its run is canceling would report a failure
+        # First the run, then the process: Dagster would report the end of the process as a failure.
         self._instance.report_run_canceling(run)
         row = rows.request_cancel(self._engine, run_id)
         if row is None:
             return False
         if row.status is Status.QUEUED:
-            close(self._instance, self._engine, row, "Terminated while it waited for a slot.", canceled=True)
+            close_run_and_row(
+                self._instance, self._engine, row, "Terminated while it waited for a slot.", canceled=True
+            )
         else:
             wake(Settings.load().home)
         return True
@@ -92,7 +98,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         if GRPC_INFO_TAG in run.tags:
-            # a cold run's process belongs to the code server, which reports its end itself
+            # The process of a cold run belongs to the code server, which reports its end itself.
             return CheckRunHealthResult(WorkerStatus.RUNNING, "cold run of the code server")
         row = rows.find_by_run_id(self._engine, run.run_id)
         if row is None:

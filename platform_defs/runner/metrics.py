@@ -1,4 +1,4 @@
-"""What a runner counts: slots, start latency and how work ended; the API shows it on /metrics."""
+"""Metrics of one runner: slots, time until a run starts, outcomes. The API shows them on /metrics."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from platform_defs.work.rows import Status
 
 
-class Measures:
+class RunnerMetrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._slots = Gauge("platform_runner_slots", "Runs that may execute at a time", registry=self._registry)
@@ -22,15 +22,16 @@ class Measures:
             "platform_runner_finished", "Rows of work closed, by outcome", ["status"], registry=self._registry
         )
 
-    def started(self, waited: timedelta) -> None:
+    def record_start(self, waited: timedelta) -> None:
         self._latency.observe(max(0.0, waited.total_seconds()))
 
-    def finished(self, status: Status) -> None:
+    def record_finish(self, status: Status) -> None:
         self._finished.labels(status).inc()
 
-    def observe(self, *, slots: int, busy: int) -> None:
+    def record_slots(self, *, slots: int, busy: int) -> None:
         self._slots.set(slots)
         self._busy.set(busy)
 
-    def text(self) -> str:
+    def exposition(self) -> str:
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self._registry).decode()

@@ -1,7 +1,10 @@
 """Definitions that change because a model was published: what does not need them never waits for them."""
 
+import contextlib
 import os
 import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -57,3 +60,31 @@ def test_rows_of_our_own_kinds_run_while_published_definitions_load_and_launches
         os.kill(loading, signal.SIGCONT)
     for run_id in launched:
         assert platform.until_closed(run_id, 60).status is Status.SUCCEEDED
+
+
+@contextlib.contextmanager
+def _edits_all_the_time(platform: Warm) -> Iterator[Callable[[], int]]:
+    """Changes rows of definitions every second, as people who publish models do; yields how often so far."""
+    done, edits = threading.Event(), [0]
+
+    def edit() -> None:
+        while not done.wait(1):
+            transact(platform.engine, lambda connection: bump(connection, "models"))
+            edits[0] += 1
+
+    editor = threading.Thread(target=edit)
+    editor.start()
+    try:
+        yield lambda: edits[0]
+    finally:
+        done.set()
+        editor.join()
+
+
+def test_a_launched_run_finishes_while_rows_of_definitions_go_on_changing(platform: Warm) -> None:
+    with _edits_all_the_time(platform) as edits:
+        until("some edits", lambda: edits() >= 3)
+        run_id = platform.launch("selfcheck")
+        assert platform.until_closed(run_id, 180).status is Status.SUCCEEDED
+        finished_at = edits()
+        until("more edits after the run", lambda: edits() > finished_at)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from platform_defs.runner.code_server import AGAIN_S, QUIET_S, CodeServer, ReloadFailed, Reloads, ask
-from platform_defs.runner.fingerprint import fingerprint
+from platform_defs.runner.code_server import AGAIN_S, QUIET_S, CodeServer, CodeServerReloads, request_reload
+from platform_defs.runner.errors import ReloadFailed
+from platform_defs.runner.fingerprint import read_fingerprint
 from platform_defs.settings import Settings
 from platform_defs.work.definition_versions import bump
 from tests.waiting import until
@@ -38,13 +39,13 @@ class Server(CodeServer):
             raise ReloadFailed("it does not load")
 
 
-def settled(reloads: Reloads) -> None:
+def settled(reloads: CodeServerReloads) -> None:
     until("the reload to end", lambda: reloads._asking is None or not reloads._asking.is_alive(), 10)
 
 
 def test_a_reload_follows_the_last_of_many_changes() -> None:
     server = Server()
-    reloads = Reloads(server)
+    reloads = CodeServerReloads(server)
     for second, rows in enumerate(["a", "b", "c", "d"]):
         reloads.step(rows, second)
         settled(reloads)
@@ -59,7 +60,7 @@ def test_a_reload_follows_the_last_of_many_changes() -> None:
 
 def test_a_change_during_a_reload_is_reloaded_after_it_and_nobody_waits() -> None:
     server = Server()
-    reloads = Reloads(server)
+    reloads = CodeServerReloads(server)
     reloads.step("a", 0)
     reloads.step("b", 1)
     server.go_on.clear()
@@ -78,7 +79,7 @@ def test_a_change_during_a_reload_is_reloaded_after_it_and_nobody_waits() -> Non
 def test_a_failure_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     server = Server()
-    reloads = Reloads(server)
+    reloads = CodeServerReloads(server)
     reloads.step("a", 0)
     reloads.step("b", 1)
     server.failing = True
@@ -96,7 +97,7 @@ def test_a_failure_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture
 
 def test_a_server_that_may_have_missed_a_change_is_asked_at_the_start() -> None:
     server = Server(behind=True)
-    reloads = Reloads(server)
+    reloads = CodeServerReloads(server)
     reloads.step("a", 0)
     reloads.step("a", QUIET_S)
     settled(reloads)
@@ -127,7 +128,8 @@ def test_a_server_may_be_behind_if_a_model_was_published_since_it_started(
 def test_a_process_of_the_code_server_that_was_told_to_end_goes_on_asking_until_the_definitions_load() -> None:
     script = """
 import threading
-from platform_defs.runner.code_server import CodeServer, DoesNotLoad, ask
+from platform_defs.runner.code_server import CodeServer, request_reload
+from platform_defs.runner.errors import DefinitionsDoNotLoad
 
 class Server(CodeServer):
     def __init__(self):
@@ -137,10 +139,10 @@ class Server(CodeServer):
         print("asked", flush=True)
         self.failures -= 1
         if self.failures >= 0:
-            raise DoesNotLoad("it does not load")
+            raise DefinitionsDoNotLoad("it does not load")
 
 # a server may serve its ticks in daemon threads, whose children are daemons too unless told otherwise
-tick = threading.Thread(target=ask, args=(Server(), print), daemon=True)
+tick = threading.Thread(target=request_reload, args=(Server(), print), daemon=True)
 tick.start()
 tick.join()
 """
@@ -156,7 +158,7 @@ def test_a_server_that_does_not_answer_is_asked_again_by_the_next_tick() -> None
     server = Server()
     server.failing = True
     for tick in range(3):
-        ask(server)
+        request_reload(server)
         no_request_is_under_way()
         assert server.asked == tick + 1
 
@@ -165,15 +167,15 @@ def test_ticks_during_a_request_do_not_ask_beside_it() -> None:
     server = Server()
     server.go_on.clear()
     for _ in range(3):
-        ask(server)
+        request_reload(server)
     server.go_on.set()
     no_request_is_under_way()
     assert server.asked == 1
 
 
 def test_a_published_model_changes_the_rows_and_not_the_code(engine: Engine) -> None:
-    before = fingerprint(engine)
+    before = read_fingerprint(engine)
     with engine.begin() as connection:
         bump(connection, "models")
-    after = fingerprint(engine)
+    after = read_fingerprint(engine)
     assert (after.code, after.rows != before.rows, after.digest != before.digest) == (before.code, True, True)

@@ -1,6 +1,7 @@
 """Leases that ran out: what they say of a run depends on whether its process can be seen."""
 
 import os
+import selectors
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,9 @@ from sqlalchemy import Engine, update
 
 from platform_defs import dagster_instance, stores
 from platform_defs.runner.launcher import WarmRunLauncher, _engine_of
-from platform_defs.runner.runner import Runner
+from platform_defs.runner.metrics import RunnerMetrics
+from platform_defs.runner.recovery import close_expired_rows
+from platform_defs.runner.run_processes import RunProcesses
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.work import work as table
@@ -57,11 +60,12 @@ def instance(engine: Engine) -> Iterator[DagsterInstance]:
 @pytest.fixture
 def close_lost(settings: Settings, engine: Engine, instance: DagsterInstance) -> Iterator[Callable[[], None]]:
     """What another runner of this machine does with leases that ran out."""
-    other = Runner(settings, engine, instance)
-    yield other._close_lost
-    for item in list(other._running.values()):
-        other._forget(item)
-    other._selector.close()
+    with selectors.DefaultSelector() as selector:
+        other = RunProcesses(settings, engine, instance, selector, RunnerMetrics(), owner=ME.full_name)
+        yield lambda: close_expired_rows(other)
+        for row in leases.running_rows(engine):
+            if row.id in other:
+                other.forget(row.id)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine
 
 from platform_defs.errors import PlatformError
-from platform_defs.runner.fingerprint import _sources, fingerprint
+from platform_defs.runner.fingerprint import _source_files, read_fingerprint
 from platform_defs.work import runners, wake
 from platform_defs.work.definition_versions import bump
 from platform_defs.work.processes import ProcessId
@@ -57,12 +57,12 @@ def test_a_second_runner_of_a_home_is_refused_and_takes_nothing_from_the_first(t
 
 
 def test_changing_rows_that_definitions_are_built_from_changes_the_fingerprint(engine: Engine) -> None:
-    seen = [fingerprint(engine)]
+    seen = [read_fingerprint(engine)]
     for name in ("chains", "chains", "models"):
-        assert fingerprint(engine) == seen[-1]
+        assert read_fingerprint(engine) == seen[-1]
         with engine.begin() as connection:
             bump(connection, name)
-        seen.append(fingerprint(engine))
+        seen.append(read_fingerprint(engine))
     assert len(set(seen)) == 4
 
 
@@ -87,4 +87,4 @@ def test_a_runner_counts_as_alive_only_while_its_process_is(engine: Engine) -> N
 def test_an_editors_lock_that_points_nowhere_is_no_source_file(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("")
     (tmp_path / ".#module.py").symlink_to("nobody@nowhere.1234")
-    assert [Path(path).name for path, _ in _sources(tmp_path)] == ["module.py"]
+    assert [Path(path).name for path, _ in _source_files(tmp_path)] == ["module.py"]

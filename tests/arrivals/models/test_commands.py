@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, select
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.cli import main
-from platform_defs.runner.fingerprint import fingerprint
+from platform_defs.runner.fingerprint import read_fingerprint
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import metrics_kpi, metrics_model
 from tests.arrivals.models.test_file import GOOD
@@ -45,14 +45,14 @@ def test_a_file_is_loaded_listed_published_and_loaded_again(engine: Engine, run:
     assert run("load", write(GOOD)) == (0, "new: MODEL-01\ncomputed KPIs: KC2001\n", "")
     listed = "MODEL-01\tDaily orders\t0\tplatform\tDW_FACT_ORDER_D,DW_DIM_SHOP_D\tKD1001,KD1002\t08:30\n"
     assert run("list") == (0, listed, "")
-    before = fingerprint(engine)
+    before = read_fingerprint(engine)
     assert run("publish", "MODEL-01") == (
         0,
         "MODEL-01 published; the code location reloads, so that the UI shows it."
         " Batches of the last 7 days whose tables have arrived run now\n",
         "",
     )
-    assert fingerprint(engine) != before, "whoever builds definitions notices"
+    assert read_fingerprint(engine) != before, "whoever builds definitions notices"
     assert run("publish", "MODEL-01") == (0, "MODEL-01 is already published\n", "")
     other = GOOD.replace("DW_DIM_SHOP_D", "NEW_D").replace("kpi_id: KD1002", "kpi_id: KD1003")
     other = other.replace("KD1001 / KD1002", "KD1001 / KD1003").replace('    due: "08:30"\n', "")
@@ -89,7 +89,7 @@ def test_models_that_a_file_does_not_name_stay_as_they_are(engine: Engine, run: 
 
 def test_with_one_problem_nothing_is_loaded_and_each_problem_is_a_line(engine: Engine, run: Run) -> None:
     run("load", write(GOOD))
-    before = fingerprint(engine)
+    before = read_fingerprint(engine)
     second = GOOD.replace("MODEL-01", "MODEL-02").replace("KD1002", "KD1009").replace("KC2001", "KC2009")
     code, out, err = run("load", write(second + "  - {kpi_id: KX, name: x, expression: KY}\n", "second.yaml"))
     assert (code, out) == (1, "")
@@ -98,7 +98,7 @@ def test_with_one_problem_nothing_is_loaded_and_each_problem_is_a_line(engine: E
         "second.yaml:14: computed KPI KX: names the undefined KPI KY",
     ]
     assert len(run("list")[1].splitlines()) == 1
-    assert fingerprint(engine) == before
+    assert read_fingerprint(engine) == before
 
 
 def test_a_mistake_is_one_line_and_exit_code_1(run: Run) -> None:

@@ -1,0 +1,112 @@
+"""Keeps a fork server with the newest definitions that load: changed ones are loaded in the background.
+
+Every set of definitions has a fork server of its own. The current one starts all new runs. One may be loading. Retired
+ones live on only until their last run has ended.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from platform_defs.logs import mask
+from platform_defs.runner.fingerprint import Fingerprint
+from platform_defs.runner.fork_server import ForkServer
+
+# When definitions that did not load are tried again: perhaps only the database was away.
+RETRY_FIRST_LOAD_S = 5.0
+RETRY_RELOAD_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+def may_execute(
+    needed: Mapping[str, int], *, present: Fingerprint, loaded: Fingerprint | None, failed: Fingerprint | None
+) -> bool:
+    """Whether a run that needs these versions of definition rows may start with the loaded definitions.
+
+    It may if the loaded definitions have the code that is on disk at present and are new enough. It also may if
+    definitions that would be new enough were tried and do not load: then the loaded ones are the best there are.
+    `failed` is the fingerprint of the last definitions that did not load.
+    """
+    # A counter can be needed higher than it is at present only after a restored backup; nothing newer can be loaded.
+    needed = {name: min(version, present.versions.get(name, 0)) for name, version in needed.items()}
+    return loaded is not None and any(
+        known is not None and known.code == present.code and known.has_versions(needed) for known in (loaded, failed)
+    )
+
+
+class DefinitionsLoader:
+    def __init__(self, listen: Callable[[ForkServer], None], stop_listening: Callable[[ForkServer], None]) -> None:
+        self.current: ForkServer | None = None
+        # Why the newest definitions do not load, or None if they do.
+        self.load_error: str | None = None
+        self._loading: ForkServer | None = None
+        self._retired: list[ForkServer] = []
+        self._failed: Fingerprint | None = None
+        self._retry_at = 0.0
+        self._listen = listen
+        self._stop_listening = stop_listening
+
+    def load(self, present: Fingerprint) -> None:
+        """Starts to load the present definitions, unless they are loaded or a load is under way.
+
+        A load that has begun is never given up for newer definitions: a run may wait for just what it loads.
+        """
+        if self._loading is not None or (self.current is not None and self.current.fingerprint == present):
+            return
+        if present == self._failed and time.monotonic() < self._retry_at:
+            return
+        # The fingerprint was read before: what the fork server reads from now on is at least as new.
+        self._loading = ForkServer(present, dict(os.environ))
+        self._listen(self._loading)
+
+    def may_execute(self, needed: Mapping[str, int], present: Fingerprint) -> bool:
+        loaded = None if self.current is None else self.current.fingerprint
+        return may_execute(needed, present=present, loaded=loaded, failed=self._failed)
+
+    def install(self, server: ForkServer, threads: int) -> None:
+        """The fork server has loaded its definitions: new runs start there."""
+        if self.current is not None:
+            self._retired.append(self.current)
+        self.current, self._loading = server, None
+        self.load_error = self._failed = None
+        _log.info("definitions %s are loaded in fork server %d", server.fingerprint.digest[:12], server.pid)
+        if threads > 1:
+            _log.warning("loading the definitions started %d threads: a fork copies none of them", threads - 1)
+
+    def note_failure(self, server: ForkServer, reason: str) -> None:
+        """The fork server could not load its definitions; its process ends by itself, which `lose` is told next."""
+        reason = mask(reason)
+        if reason != self.load_error:
+            _log.error("the code location does not load: %s", reason)
+        self.load_error, self._failed = reason, server.fingerprint
+        self._retry_at = time.monotonic() + (RETRY_RELOAD_S if self.current else RETRY_FIRST_LOAD_S)
+
+    def lose(self, server: ForkServer) -> bool:
+        """The process of the fork server has ended. Returns False if the server was closed here a moment before."""
+        if server is self.current:
+            _log.error("fork server %d is gone; another one starts", server.pid)
+            self.current = None
+        elif server is self._loading:
+            self._loading = None
+        elif server in self._retired:
+            self._retired.remove(server)
+        else:
+            return False
+        self._close(server)
+        return True
+
+    def close_retired(self, in_use: Collection[ForkServer]) -> None:
+        """Closes the retired fork servers that have no run left."""
+        for server in [server for server in self._retired if server not in in_use]:
+            self._retired.remove(server)
+            self._close(server)
+
+    def close_all(self) -> None:
+        for server in [self.current, self._loading, *self._retired]:
+            if server is not None:
+                self._close(server)
+
+    def _close(self, server: ForkServer) -> None:
+        self._stop_listening(server)
+        server.close()

@@ -1,0 +1,224 @@
+"""The processes that execute runs for this runner: starts, watches and ends them, and closes what they leave open."""
+
+import contextlib
+import logging
+import os
+import selectors
+import signal
+import time
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dagster import DagsterInstance
+from sqlalchemy import Engine
+
+from platform_defs.runner.closing import close_run_and_row
+from platform_defs.runner.crash_logs import CrashLogs
+from platform_defs.runner.fork_server import ForkServer, describe_exit
+from platform_defs.runner.metrics import RunnerMetrics
+from platform_defs.settings import Settings
+from platform_defs.work import leases, rows, runners
+from platform_defs.work.processes import ProcessId
+from platform_defs.work.rows import Work
+
+# A process whose row is no longer ours may have just closed it: it gets this long to end by itself.
+TAKEN_AWAY_S = 5.0
+# An adopted process is no descendant of the runner: should the runner be killed as well, nobody else would end it.
+ADOPTED_GRACE_S = 1.0
+KILL_AGAIN_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class RunProcess:
+    """A claimed row of work and the process that executes its run."""
+
+    work: Work
+    # None for an adopted process, and once the fork server is gone: then a pidfd tells of the end of the process.
+    server: ForkServer | None = None
+    # None until the fork server says that it has forked the process.
+    pid: int | None = None
+    process: ProcessId | None = None
+    # How the process ended. The row is closed in the next step, and in every later one until that succeeds.
+    ended: str | None = None
+    # Since when the row is no longer ours, by the monotonic clock.
+    lost_at: float | None = None
+    pidfd: int | None = None
+    # When the process is killed because it did not end by itself, by the monotonic clock.
+    kill_at: float | None = None
+
+
+class RunProcesses:
+    """`owner` is the name under which this runner holds its leases."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        instance: DagsterInstance,
+        selector: selectors.BaseSelector,
+        metrics: RunnerMetrics,
+        owner: str,
+    ) -> None:
+        self.engine = engine
+        self.instance = instance
+        self.crash_logs = CrashLogs(settings.home / "runs")
+        # Set when the runner is told to stop: then all runs are ended, and their rows say so.
+        self.stopping = False
+        self._settings = settings
+        self._selector = selector
+        self._metrics = metrics
+        self._owner = owner
+        self._by_work_id: dict[int, RunProcess] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_work_id)
+
+    def __contains__(self, work_id: int) -> bool:
+        return work_id in self._by_work_id
+
+    def servers_in_use(self) -> Set[ForkServer]:
+        return {item.server for item in self._by_work_id.values() if item.server is not None}
+
+    def next_kill_at(self) -> float | None:
+        return min((item.kill_at for item in self._by_work_id.values() if item.kill_at is not None), default=None)
+
+    # -- starting ---------------------------------------------------------------------------------------------------
+
+    def start(self, row: Work, server: ForkServer, notice: str | None) -> None:
+        """`notice` is written into the event log of the run."""
+        self._by_work_id[row.id] = RunProcess(row, server=server)
+        # A fork server that was killed takes no order. Its end is heard next, and then the row is given back.
+        with contextlib.suppress(OSError):
+            server.order(row, self._owner, self.crash_logs.path_of(row.run_id), notice)
+
+    def note_start(self, work_id: int, pid: int) -> None:
+        item = self._by_work_id[work_id]
+        item.pid, item.process = pid, ProcessId.of(pid)
+        self._metrics.record_start(datetime.now(UTC) - item.work.created_at)
+
+    def adopt(self, row: Work, process: ProcessId) -> None:
+        """Answers from now on for a living process whose own runner is gone."""
+        leases.adopt(self.engine, str(row.lease_owner), self._owner, [row.id])
+        item = self._by_work_id[row.id] = RunProcess(row, pid=process.pid, process=process)
+        self._watch(item)
+        if self._settings.runner_orphans == "end":
+            self._report_canceling(row, "Its runner was killed, and the next one ends what that left.")
+            rows.request_cancel(self.engine, row.run_id)
+
+    def renew_leases(self) -> None:
+        leases.renew(self.engine, self._owner, list(self._by_work_id))
+
+    # -- ended processes --------------------------------------------------------------------------------------------
+
+    def note_exit(self, server: ForkServer, pid: int, wait_status: int) -> None:
+        for item in self._by_work_id.values():
+            if item.server is server and item.pid == pid:
+                item.ended = describe_exit(pid, wait_status)
+
+    def note_lost_server(self, server: ForkServer) -> None:
+        """The fork server is gone; the processes that it forked live on and are watched from here."""
+        for item in [item for item in self._by_work_id.values() if item.server is server]:
+            item.server = None
+            if item.process is not None:
+                self._watch(item)
+            else:
+                item.ended = "its fork server was killed before it started"
+
+    def close_ended(self) -> None:
+        for item in [item for item in self._by_work_id.values() if item.ended is not None]:
+            self._close(item, str(item.ended))
+
+    def _close(self, item: RunProcess, reason: str) -> None:
+        """Closes what the ended process left open. On an error the item stays, and the next step tries again."""
+        row = rows.get(self.engine, item.work.id)
+        if item.pid is None and item.process is None and row.process is None:
+            leases.give_back(self.engine, self._owner, [row.id])  # The process was never started.
+            self.forget(item.work.id)
+            return
+        if not row.status.is_final and row.lease_owner != self._owner:
+            self.forget(item.work.id)  # The row is queued again, or another runner has it and answers for it.
+            return
+        if not row.status.is_final:
+            canceled = row.cancel_requested or self.stopping
+            if self.stopping and not row.cancel_requested:
+                reason = f"the runner was stopped: {reason}"
+            elif not canceled:
+                reason = f"{reason}{self.crash_logs.quote(row.run_id)}"
+            close_run_and_row(self.instance, self.engine, row, reason, canceled=canceled)
+            row = rows.get(self.engine, item.work.id)
+            _log.warning("run %s of work %d: %s", row.run_id, row.id, reason)
+        self._metrics.record_finish(row.status)
+        self.forget(item.work.id)
+
+    def forget(self, work_id: int) -> None:
+        item = self._by_work_id.pop(work_id)
+        if item.pidfd is not None:
+            self._selector.unregister(item.pidfd)
+            os.close(item.pidfd)
+
+    def _watch(self, item: RunProcess) -> None:
+        """Hears of the end of a process that is no child of a fork server of ours."""
+        assert item.process is not None, "only a started process is watched"
+
+        def note_end() -> None:
+            item.ended = f"process {item.pid} ended unobserved"
+
+        try:
+            item.pidfd = os.pidfd_open(item.process.pid)
+        except ProcessLookupError:
+            note_end()
+            return
+        self._selector.register(item.pidfd, selectors.EVENT_READ, note_end)
+        if not item.process.is_alive():  # The pid was given to another process before we opened it.
+            note_end()
+
+    # -- ending processes -------------------------------------------------------------------------------------------
+
+    def terminate_requested(self) -> None:
+        """Ends the processes of rows that somebody asked to cancel."""
+        if self._by_work_id:
+            for work_id in leases.ids_to_cancel(self.engine, self._owner):
+                if work_id in self._by_work_id:
+                    self._terminate(self._by_work_id[work_id])
+
+    def terminate_all(self) -> None:
+        for item in [item for item in self._by_work_id.values() if item.kill_at is None and item.process is not None]:
+            try:
+                self._report_canceling(item.work, "The runner was stopped, and ends its runs.")
+            finally:
+                self._terminate(item)
+
+    def terminate_taken_away(self) -> None:
+        """Ends processes whose row another runner closed after our lease had run out: they must not go on here."""
+        owned = leases.owned_ids(self.engine, self._owner)
+        for item in self._by_work_id.values():
+            if item.work.id in owned or item.ended is not None:
+                item.lost_at = None
+            elif item.lost_at is None:
+                item.lost_at = time.monotonic()
+            elif time.monotonic() - item.lost_at > TAKEN_AWAY_S:
+                self._terminate(item)
+
+    def kill_overdue(self) -> None:
+        for item in self._by_work_id.values():
+            if item.kill_at is not None and time.monotonic() >= item.kill_at and item.process is not None:
+                item.process.signal_group(signal.SIGKILL)
+                item.kill_at = time.monotonic() + KILL_AGAIN_S
+
+    def _report_canceling(self, row: Work, reason: str) -> None:
+        """Must come before the signal: Dagster would report the end of the process as a failure without a cause."""
+        run = self.instance.get_run_by_id(row.run_id)
+        if run is not None and not run.is_finished:
+            self.instance.report_run_canceling(run, message=reason)
+
+    def _terminate(self, item: RunProcess) -> None:
+        if item.kill_at is None and item.process is not None:
+            item.process.signal_group(signal.SIGTERM)
+            item.kill_at = time.monotonic() + self._grace_s(item)
+
+    def _grace_s(self, item: RunProcess) -> float:
+        if not self.stopping:
+            return self._settings.runner_grace_s
+        return min(self._settings.runner_grace_s, runners.STOP_GRACE_S if item.server else ADOPTED_GRACE_S)
