@@ -7,9 +7,7 @@ from dagster import ConfigurableResource, InitResourceContext
 from pydantic import Field, PrivateAttr
 from sqlalchemy import Engine
 
-from platform_defs.settings import Settings
-from platform_defs.store import migrate
-from platform_defs.store.engine import open_engine
+from platform_defs.connections import open_database
 
 
 class DatabaseResource(ConfigurableResource["DatabaseResource"]):
@@ -31,12 +29,8 @@ class DatabaseResource(ConfigurableResource["DatabaseResource"]):
     @contextmanager
     def opened(self) -> Iterator[Engine]:
         """For sensors, which have no run to hold the resource open."""
-        engine = open_engine(Settings.load().database_url, pool_size=self.pool_size)
-        try:
-            migrate.require_current(engine)
+        with open_database(pool_size=self.pool_size) as engine:
             yield engine
-        finally:
-            engine.dispose()
 
     @property
     def engine(self) -> Engine:

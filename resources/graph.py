@@ -1,7 +1,7 @@
 """The asset graph as a Dagster resource: embedded beside the other tables, or Neo4j."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
 from pydantic import PrivateAttr
@@ -21,13 +21,12 @@ class GraphResource(ConfigurableResource["GraphResource"]):
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator["GraphResource"]:
-        graph = open_graph(Settings.load(), self.database.engine)
-        try:
+        with closing(open_graph(Settings.load(), self.database.engine)) as graph:
             self._graph = graph
-            yield self
-        finally:
-            self._graph = None
-            graph.close()
+            try:
+                yield self
+            finally:
+                self._graph = None
 
     @property
     def graph(self) -> Graph:

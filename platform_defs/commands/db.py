@@ -1,28 +1,16 @@
 """`platform db`: migrate the database, see where it stands, write a new migration."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
-from sqlalchemy import Engine
 
-from platform_defs import stores
+from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
-from platform_defs.store.engine import open_engine
+from platform_defs.upgrade import upgrade_stores
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-
-
-@contextmanager
-def _engine() -> Iterator[Engine]:
-    engine = open_engine(Settings.load().database_url, pool_size=1)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 @click.group()
@@ -34,20 +22,20 @@ def command() -> None:
 @as_json_option
 def upgrade(as_json: bool) -> None:
     """Apply the migrations that are missing and the graph's constraints; creates the database where that is allowed."""
-    done = stores.upgrade(Settings.load())
+    report = upgrade_stores(Settings.load())
     if as_json:
-        click.echo(json.dumps(asdict(done)))
-    elif done.applied:
-        click.echo(f"applied {', '.join(done.applied)}")
+        click.echo(json.dumps(asdict(report)))
+    elif report.applied:
+        click.echo(f"applied {', '.join(report.applied)}")
     else:
-        click.echo(f"up to date at {done.revision}")
+        click.echo(f"up to date at {report.revision}")
 
 
 @command.command()
 @as_json_option
 def status(as_json: bool) -> None:
     """Show the database's revision and what it lacks."""
-    with _engine() as engine:
+    with open_database(pool_size=1, any_schema=True) as engine:
         pending = migrate.missing_revisions(engine)
         revision = migrate.current_revision(engine)
         url = engine.url.render_as_string(hide_password=True)
@@ -63,8 +51,8 @@ def status(as_json: bool) -> None:
 def revision(message: str) -> None:
     """Write a migration for what the tables have and the migrations have not (for developers).
 
-    Compares platform_defs/store/*.py with a scratch SQLite database that all migrations built. Read what it wrote:
-    a rename looks like a drop and an add. It must be resumable, because DDL on MySQL commits statement by statement.
-    `make lint` then formats it.
+    It compares platform_defs/store/tables/ with a scratch SQLite database to which all migrations were applied. Read
+    the migration: a rename looks like a drop and an add. A migration must be able to resume, because MySQL commits DDL
+    statement by statement. `make lint` then formats it.
     """
     click.echo(migrate.new_revision(message))

@@ -6,7 +6,7 @@ import click
 
 from platform_defs.access.keys import StoredKey, issue_key, list_keys, revoke_key
 from platform_defs.access.principal import SCOPES, SourceType
-from platform_defs.commands.opened import opened_engine
+from platform_defs.connections import open_database
 
 _SCOPES_HELP = "Comma list of: " + ", ".join(SCOPES) + "."
 
@@ -27,7 +27,7 @@ def command() -> None:
 @click.option("--tenant", "tenant_id", type=int, help="Id of the tenant that the key belongs to.")
 def issue(name: str, scopes: str, source_type: str | None, tenant_id: int | None) -> None:
     """Issue a key. It is printed once, alone, and kept only as a hash."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         key = issue_key(
             engine,
             name,
@@ -42,7 +42,7 @@ def issue(name: str, scopes: str, source_type: str | None, tenant_id: int | None
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_(as_json: bool) -> None:
     """List keys by their public id; the keys themselves are not kept."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         keys = list_keys(engine)
     for key in keys:
         fields = _fields(key)
@@ -54,7 +54,7 @@ def list_(as_json: bool) -> None:
 @click.argument("name_or_id", metavar="ID|NAME")
 def revoke(name_or_id: str) -> None:
     """Revoke one key by its public id, or all keys of a name. Running API processes notice within seconds."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         revoked = revoke_key(engine, name_or_id)
     click.echo(f"revoked: {', '.join(revoked)}" if revoked else "already revoked")
 

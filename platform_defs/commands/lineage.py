@@ -2,19 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import click
 from sqlalchemy import Engine
 
 from platform_defs.access.tenants import MAX_ID, Tenant, find_tenant
-from platform_defs.commands.opened import opened_engine
+from platform_defs.connections import open_database, open_stores
 from platform_defs.errors import PlatformError
-from platform_defs.graph.open import open_graph
-from platform_defs.graph.port import Graph
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letter_retry import retry_letter
@@ -22,32 +17,11 @@ from platform_defs.lineage.intake.dead_letters import LetterStatus
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant
 from platform_defs.lineage.upkeep.retention import prune_tombstones
-from platform_defs.settings import Settings
 
 PROGRESS_EVERY = 1000
 # ids are 64-bit numbers in the database, whose drivers fail on larger ones
 NUMBER = click.IntRange(1, MAX_ID)
 tenant_option = click.option("--tenant", "tenant_id", type=NUMBER, required=True, metavar="ID", help="The tenant's id.")
-
-
-@dataclass(frozen=True)
-class Stores:
-    """The stores that a command works on, and the settings that they were opened with."""
-
-    settings: Settings
-    engine: Engine
-    graph: Graph
-
-
-@contextmanager
-def open_stores() -> Iterator[Stores]:
-    settings = Settings.load()
-    with opened_engine() as engine:
-        graph = open_graph(settings, engine)
-        try:
-            yield Stores(settings, engine, graph)
-        finally:
-            graph.close()
 
 
 @click.group("lineage")
@@ -100,7 +74,7 @@ def letters() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, with the payload.")
 def list_(everything: bool, limit: int, as_json: bool) -> None:
     """List refused events, the newest first."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         found = dead_letters.list_letters(engine, status=None if everything else LetterStatus.OPEN, limit=limit)
     for letter in found:
         if as_json:

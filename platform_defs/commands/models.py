@@ -8,7 +8,7 @@ import click
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Model
-from platform_defs.commands.opened import opened_engine
+from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.yaml_lines import YamlFileError
@@ -27,7 +27,7 @@ def load(file: Path) -> None:
     """Load the models and KPIs of FILE. New models are unpublished. A file with a problem is refused as a whole."""
     contents = read_file(file.read_bytes(), str(file))
     try:
-        with opened_engine() as engine:
+        with open_database() as engine:
             summary = catalog.save(engine, contents)
     except YamlFileError as error:
         for problem in error.problems:
@@ -42,7 +42,7 @@ def load(file: Path) -> None:
 @click.argument("model_id", metavar="ID")
 def publish(model_id: str) -> None:
     """Let arrivals trigger the model from now on."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         new = catalog.publish(engine, model_id)
     if not new:
         click.echo(f"{model_id} is already published")
@@ -55,7 +55,7 @@ def publish(model_id: str) -> None:
 @click.argument("model_id", metavar="ID")
 def unpublish(model_id: str) -> None:
     """Let arrivals no longer trigger the model. Its stored values stay."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         new = catalog.unpublish(engine, model_id)
     click.echo(f"{model_id} unpublished; {_RELOADS}" if new else f"{model_id} is not published")
 
@@ -64,7 +64,7 @@ def unpublish(model_id: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_(as_json: bool) -> None:
     """List models: id, name, state, source, tables, KPIs, due."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         models = read(engine, catalog.load_models)
     for model in models.values():
         fields = _listed_fields(model)

@@ -6,9 +6,8 @@ import os
 
 import click
 
+from platform_defs.connections import open_database
 from platform_defs.settings import Settings
-from platform_defs.store import migrate
-from platform_defs.store.engine import open_engine
 from platform_defs.work import rows, runners, wake
 
 
@@ -24,10 +23,8 @@ def command(context: click.Context) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def status(as_json: bool) -> None:
     """The runners that are alive, their slots and the queue; exit code 1 if none is."""
-    engine = open_engine(Settings.load().database_url)
-    migrate.require_current(engine)
-    alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
-    engine.dispose()
+    with open_database() as engine:
+        alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
     if as_json:
         shown = [
             {"name": r.name, "pid": r.process.pid, "slots": r.slots, "busy": r.busy, "loadError": r.load_error}
@@ -49,13 +46,10 @@ def status(as_json: bool) -> None:
 def _serve() -> None:
     settings = Settings.load()
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
-    engine = open_engine(settings.database_url)
-    migrate.require_current(engine)
+    # The listener comes before Dagster's files: a second runner, which it refuses, must change nothing in the home.
+    with open_database(settings) as engine, wake.open_listener(settings.home) as listener:
+        from platform_defs import dagster_instance
 
-    from platform_defs import dagster_instance
-
-    # first: a runner that the home does not admit must change nothing there
-    with wake.open_listener(settings.home) as listener:
         dagster_instance.prepare(settings)
         os.environ.update(dagster_instance.environment(settings))
 
@@ -65,4 +59,3 @@ def _serve() -> None:
 
         with DagsterInstance.get() as instance:
             Runner(settings, engine, instance).run(listener)
-    engine.dispose()

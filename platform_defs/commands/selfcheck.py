@@ -7,14 +7,13 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from platform_defs.connections import open_database
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
-from platform_defs.store import migrate
-from platform_defs.store.engine import open_engine
 from platform_defs.work import rows, runners
 from platform_defs.work.wake import wake
 
-# the run's events are in the instance; on a terminal they would hide the answer
+# The run's events are recorded in the instance. Printed to the terminal as well, they would bury the answer.
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -24,13 +23,11 @@ QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 def command(as_json: bool, timeout: float) -> None:
     """Run the selfcheck job, through the runner if one is alive, and say what it found."""
     settings = Settings.load()
-    engine = open_engine(settings.database_url)
-    migrate.require_current(engine)
-    if wake(settings.home) or runners.living_runners(engine):
-        run_id, found = _as_row_of_work(settings, engine, timeout)
-    else:
-        run_id, found = _here(settings)
-    engine.dispose()
+    with open_database(settings) as engine:
+        if wake(settings.home) or runners.living_runners(engine):
+            run_id, found = _run_by_runner(settings, engine, timeout)
+        else:
+            run_id, found = _run_in_this_process(settings)
     if as_json:
         click.echo(json.dumps({"run_id": run_id, "found": found}, sort_keys=True))
         return
@@ -39,7 +36,7 @@ def command(as_json: bool, timeout: float) -> None:
         click.echo(f"  {part}: " + ", ".join(f"{name} {value}" for name, value in values.items()))
 
 
-def _as_row_of_work(settings: Settings, engine: Engine, timeout: float) -> tuple[str, dict[str, Any]]:
+def _run_by_runner(settings: Settings, engine: Engine, timeout: float) -> tuple[str, dict[str, Any]]:
     row = rows.enqueue(engine, "selfcheck", {})
     wake(settings.home)
     done = rows.wait(engine, row.id, timeout)
@@ -48,11 +45,11 @@ def _as_row_of_work(settings: Settings, engine: Engine, timeout: float) -> tuple
     return done.run_id, done.result
 
 
-def _here(settings: Settings) -> tuple[str, dict[str, Any]]:
-    """Without a runner, in this process."""
+def _run_in_this_process(settings: Settings) -> tuple[str, dict[str, Any]]:
     from platform_defs import dagster_instance
 
-    if not (settings.home / "up.json").exists():  # a platform that is up has its own settings, perhaps not this shell's
+    # `platform up` has written its own dagster.yaml, perhaps from other settings than this shell's: leave that alone
+    if not (settings.home / "up.json").exists():
         dagster_instance.prepare(settings)
     os.environ.update(dagster_instance.environment(settings))
 

@@ -22,29 +22,22 @@ def command(host: str | None, port: int | None) -> None:
     from platform_defs.api.app import close_services, create_app
     from platform_defs.api.http.drain import Drain
     from platform_defs.api.http.server import DrainingServer, bind, refuse_open_door
-    from platform_defs.graph.open import open_graph
-    from platform_defs.store import migrate
-    from platform_defs.store.engine import open_engine
+    from platform_defs.connections import open_stores
 
     settings = Settings.load()
     logs.configure(settings.log_level)
     host = host or settings.api_host
     refuse_open_door(settings.auth, host)
-    with bind(host, settings.api_port if port is None else port) as listener:
-        engine = open_engine(settings.database_url)
+    # The socket comes first: a port that is taken is refused without waiting for a database.
+    with (
+        bind(host, settings.api_port if port is None else port) as listener,
+        open_stores(settings) as stores,
+    ):
+        if settings.auth == "open":
+            add_tenant(stores.engine, DEMO_TENANT)
+        drain = Drain()
+        app = create_app(settings, stores.engine, stores.graph, drain)
         try:
-            migrate.require_current(engine)
-            if settings.auth == "open":
-                add_tenant(engine, DEMO_TENANT)
-            graph = open_graph(settings, engine)
-            try:
-                drain = Drain()
-                app = create_app(settings, engine, graph, drain)
-                try:
-                    DrainingServer(app, drain).run(sockets=[listener])
-                finally:
-                    close_services(app)
-            finally:
-                graph.close()
+            DrainingServer(app, drain).run(sockets=[listener])
         finally:
-            engine.dispose()
+            close_services(app)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import click
 
 from platform_defs.access.tenants import Tenant, add_tenant, list_tenants
-from platform_defs.commands.opened import opened_engine
+from platform_defs.connections import open_database
 
 
 @click.group("tenants")
@@ -20,7 +20,7 @@ def command() -> None:
 @click.argument("name")
 def add(tenant_id: int, code: str, name: str) -> None:
     """Put a tenant on record; adding it again changes nothing."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         new = add_tenant(engine, Tenant(tenant_id, code, name))
     click.echo(f"tenant {tenant_id} {'added' if new else 'is already on record'}")
 
@@ -29,7 +29,7 @@ def add(tenant_id: int, code: str, name: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_(as_json: bool) -> None:
     """List the tenants on record."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         tenants = list_tenants(engine)
     for tenant in tenants:
         line = json.dumps(asdict(tenant), ensure_ascii=False)

@@ -42,18 +42,16 @@ def command(api_port: int | None, ui_port: int | None) -> None:
         require_free(settings.api_host, settings.api_port, "API", "--api-port")
         require_free(settings.ui_host, settings.ui_port, "UI", "--ui-port")
 
-        from platform_defs import dagster_instance, stores
-        from platform_defs.store.engine import open_engine
+        from platform_defs import dagster_instance
+        from platform_defs.connections import open_database
         from platform_defs.supervisor.demo import demo_key
         from platform_defs.supervisor.output import Output
         from platform_defs.supervisor.supervisor import Supervisor
+        from platform_defs.upgrade import upgrade_stores
 
-        stores.upgrade(settings)
-        engine = open_engine(settings.database_url, pool_size=1)
-        try:
+        upgrade_stores(settings)
+        with open_database(settings, pool_size=1) as engine:
             key = demo_key(engine, settings.home)
-        finally:
-            engine.dispose()
         dagster_instance.prepare(settings)
         code_port = free_port(LOOPBACK)
         workspace = dagster_instance.write_workspace(settings, LOOPBACK, code_port)

@@ -8,7 +8,7 @@ import click
 
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, NewSubscription
-from platform_defs.commands.opened import opened_engine
+from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.encryption import encryption_from
@@ -44,7 +44,7 @@ def add(secret: str | None, signing_secret: str | None, **fields: Any) -> None:
         raise click.UsageError("only one of --secret and --signing-secret can come from stdin")
     new = NewSubscription(secret=_read_secret(secret), signing_secret=_read_secret(signing_secret), **fields)
     settings = Settings.load()
-    with opened_engine() as engine:
+    with open_database() as engine:
         added = subscriptions.add(engine, new, encryption=encryption_from(settings), allow=settings.webhook_networks)
     click.echo(added.id)
 
@@ -53,7 +53,7 @@ def add(secret: str | None, signing_secret: str | None, **fields: Any) -> None:
 @_json
 def list_(as_json: bool) -> None:
     """List subscriptions; secrets are masked, references are not."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         found = subscriptions.list_all(engine)
     for subscription in found:
         _print_fields(subscriptions.json_fields(subscription), as_json)
@@ -63,7 +63,7 @@ def list_(as_json: bool) -> None:
 @_id
 def disable(subscription_id: int) -> None:
     """Stop a subscription; pending deliveries that only it wants are not sent."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         subscriptions.disable(engine, subscription_id, reason=BY_OPERATOR)
     click.echo(f"subscription {subscription_id} disabled")
 
@@ -72,7 +72,7 @@ def disable(subscription_id: int) -> None:
 @_id
 def enable(subscription_id: int) -> None:
     """Let a disabled subscription hear of changes again."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         subscriptions.enable(engine, subscription_id)
     click.echo(f"subscription {subscription_id} enabled")
 
@@ -81,7 +81,7 @@ def enable(subscription_id: int) -> None:
 @_id
 def remove(subscription_id: int) -> None:
     """Remove a subscription and its secrets; its deliveries stay on record."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         subscriptions.remove(engine, subscription_id)
     click.echo(f"subscription {subscription_id} removed")
 
@@ -94,7 +94,7 @@ def remove(subscription_id: int) -> None:
 @_json
 def list_deliveries(status: str | None, limit: int, as_json: bool) -> None:
     """List deliveries, the newest first; --json has every attempt."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         found = deliveries.list_newest(engine, status=status and status.upper(), limit=limit)
     for delivery in found:
         fields = deliveries.json_fields(delivery)
@@ -111,7 +111,7 @@ def redeliver(delivery_id: int | None, all_dead: bool) -> None:
     """Send a dead letter again: the same id and body, with all its attempts anew."""
     if (delivery_id is None) != all_dead:
         raise click.UsageError("expected an ID or --all-dead")
-    with opened_engine() as engine:
+    with open_database() as engine:
         if delivery_id is None:
             click.echo(f"{deliveries.redeliver_all(engine)} dead letters will be sent again")
         else:

@@ -6,11 +6,11 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
+from platform_defs.connections import open_database
 from platform_defs.errors import PlatformError, one_line
-from platform_defs.store.engine import open_engine
+from platform_defs.settings import Settings
 from platform_defs.supervisor.child import Broken, NotReady
 from platform_defs.work import runners
 
@@ -84,17 +84,15 @@ def daemon_healthy(ui: str) -> Callable[[float], None]:
     return probe
 
 
-def runner_loaded(database: URL) -> Callable[[float], None]:
+def runner_loaded(settings: Settings) -> Callable[[float], None]:
     """A runner that started since has the definitions in its fork server, or says why it cannot."""
 
     def probe(started_at: float) -> None:
-        engine = open_engine(database, pool_size=1)
         try:
-            alive = [r for r in runners.living_runners(engine) if r.started_at.timestamp() >= started_at]
+            with open_database(settings, pool_size=1, any_schema=True) as engine:
+                alive = [r for r in runners.living_runners(engine) if r.started_at.timestamp() >= started_at]
         except (PlatformError, SQLAlchemyError) as error:
             raise NotReady(one_line(error)) from None
-        finally:
-            engine.dispose()
         if any(runner.definitions for runner in alive):
             return
         if errors := [runner.load_error for runner in alive if runner.load_error]:

@@ -80,7 +80,7 @@ def specs(settings: Settings, code_port: int, workspace: Path, variables: Mappin
                 "runner",
                 (platform, "runner"),
                 variables,
-                probes.runner_loaded(settings.database_url),
+                probes.runner_loaded(settings),
                 # its runs get their grace first
                 grace_s=STOP_GRACE_S + 3.0,
                 leaves_rest=True,

@@ -9,9 +9,10 @@ import pytest
 from dagster import DagsterInstance
 from sqlalchemy import Engine, text
 
-from platform_defs import dagster_instance, stores
+from platform_defs import dagster_instance
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
+from platform_defs.upgrade import upgrade_stores
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("template") / "home"
     with pytest.MonkeyPatch.context() as monkeypatch:
         settings = _enter(folder, monkeypatch)
-        stores.upgrade(settings)
+        upgrade_stores(settings)
         engine = open_engine(settings.database_url)
         with engine.begin() as connection:
             connection.execute(text("CREATE TABLE orders (op_time TEXT, region TEXT, amount REAL)"))

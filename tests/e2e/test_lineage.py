@@ -42,7 +42,7 @@ from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events
-from platform_defs.stores import upgrade
+from platform_defs.upgrade import upgrade_stores
 from tests.api.served import environment, platform
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.cut import Cable, cable
@@ -121,7 +121,7 @@ class Place:
 def host(url: URL, home: Path, graph_url: str = "embedded", *, seen_as: dict[str, str] | None = None) -> Iterator[Host]:
     """`seen_as`: settings by which the API alone sees the stores."""
     env = environment(url, home, graph_url=graph_url)
-    upgrade(Settings(home=home, db_url=url.render_as_string(hide_password=False), graph_url=graph_url))
+    upgrade_stores(Settings(home=home, db_url=url.render_as_string(hide_password=False), graph_url=graph_url))
     engine = open_engine(url)
     try:
         found = Host(env, engine, graph_url, Serving(env | (seen_as or {}), home))

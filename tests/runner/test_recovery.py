@@ -9,10 +9,11 @@ from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SkipReason, b
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
-from platform_defs import dagster_instance, stores
+from platform_defs import dagster_instance
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.work import work as table
+from platform_defs.upgrade import upgrade_stores
 from platform_defs.work import rows, runners
 from platform_defs.work.jobs import WORK_TAG
 from platform_defs.work.processes import ProcessId
@@ -24,7 +25,7 @@ from sensors.work import work_recovery
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     settings = Settings.load()
-    stores.upgrade(settings)
+    upgrade_stores(settings)
     dagster_instance.prepare(settings)
     for name, value in dagster_instance.environment(settings).items():
         monkeypatch.setenv(name, value)

@@ -13,7 +13,7 @@ from dagster._core.launcher.base import WorkerStatus
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
-from platform_defs import dagster_instance, stores
+from platform_defs import dagster_instance
 from platform_defs.runner.launcher import WarmRunLauncher, _engine_of
 from platform_defs.runner.metrics import RunnerMetrics
 from platform_defs.runner.recovery import close_expired_rows
@@ -21,6 +21,7 @@ from platform_defs.runner.run_processes import RunProcesses
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.work import work as table
+from platform_defs.upgrade import upgrade_stores
 from platform_defs.work import leases, rows
 from platform_defs.work.processes import ProcessId, hostname
 from platform_defs.work.rows import Status, Work
@@ -34,7 +35,7 @@ GONE = ProcessId(ME.pid, ME.started - 1)
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     settings = Settings.load()
-    stores.upgrade(settings)
+    upgrade_stores(settings)
     dagster_instance.prepare(settings)
     for name, value in dagster_instance.environment(settings).items():
         monkeypatch.setenv(name, value)

@@ -1,0 +1,51 @@
+"""Opens the database and the graph that the settings name, for as long as a process or a command needs them."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from platform_defs.graph.port import Graph
+from platform_defs.settings import Settings
+from platform_defs.store.engine import open_engine
+
+POOL_SIZE = 10
+
+
+@dataclass(frozen=True)
+class Stores:
+    settings: Settings
+    engine: Engine
+    graph: Graph
+
+
+@contextmanager
+def open_database(
+    settings: Settings | None = None, *, pool_size: int = POOL_SIZE, any_schema: bool = False
+) -> Iterator[Engine]:
+    """The database of the settings; raises one line that says what to do unless it has the schema of this code.
+
+    `any_schema` is for callers that report on a database which may not be migrated yet.
+    """
+    engine = open_engine((settings or Settings.load()).database_url, pool_size=pool_size)
+    try:
+        if not any_schema:
+            # imported here: Alembic would delay the supervisor, which only asks for runners that are alive
+            from platform_defs.store.migrate import require_current
+
+            require_current(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def open_stores(settings: Settings | None = None) -> Iterator[Stores]:
+    """The database, checked as in `open_database`, and the graph, which connects when it is first used."""
+    # imported here: most commands need no graph, and the Neo4j driver is slow to import
+    from platform_defs.graph.open import open_graph
+
+    settings = settings or Settings.load()
+    with open_database(settings) as engine, closing(open_graph(settings, engine)) as graph:
+        yield Stores(settings, engine, graph)
