@@ -12,12 +12,13 @@ import pytest
 from dagster import DagsterInstance
 from sqlalchemy import Engine
 
-from platform_defs import dagster_instance, stores
+from platform_defs import dagster_instance
 from platform_defs.runner.fork_server import ForkServer
 from platform_defs.runner.launched_runs import launch_payload
 from platform_defs.runner.runner import Runner
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine, read, transact
+from platform_defs.upgrade import upgrade_stores
 from platform_defs.work import rows
 from platform_defs.work.definition_versions import bump, read_versions
 from platform_defs.work.rows import DAGSTER_RUN, Status, Work
@@ -95,7 +96,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TurnedRu
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     monkeypatch.setenv("PLATFORM_RUNNER_SLOTS", str(SLOTS))
     settings = Settings.load()
-    stores.upgrade(settings)
+    upgrade_stores(settings)
     dagster_instance.prepare(settings)
     for name, value in dagster_instance.environment(settings).items():
         monkeypatch.setenv(name, value)
