@@ -12,6 +12,7 @@ PlatformError
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from platform_defs.errors import PlatformError
 from platform_defs.ingest.codes import ErrorLevel
@@ -42,10 +43,13 @@ class PlanError(IngestError):
 
 
 class ResponseError(IngestError):
-    def __init__(self, level: ErrorLevel, code: str, message: str) -> None:
+    """`not_before` is when the source may be asked again, where that is known."""
+
+    def __init__(self, level: ErrorLevel, code: str, message: str, *, not_before: datetime | None = None) -> None:
         super().__init__(message)
         self.level = level
         self.code = code
+        self.not_before = not_before
 
 
 class LeaseLost(IngestError):

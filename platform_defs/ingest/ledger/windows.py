@@ -11,6 +11,21 @@ from platform_defs.ingest.planning.windows import Window
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run_batch
 
+# Of a batch's stats (seed 14.3) those that may be added up.
+SUMMED_COUNTS = (
+    "reqCount",
+    "itemsCount",
+    "inserted",
+    "updated",
+    "skipped",
+    "outside",
+    "failed",
+    "retryCount",
+    "429Count",
+    "bytes",
+    "latencyMs",
+)
+
 
 @dataclass(frozen=True)
 class WindowState:
@@ -29,7 +44,6 @@ class PlanReport:
     plan_id: int
     plan_key: str
     status: PlanStatus
-    # names of the seed's stats (14.3): itemsCount, inserted, updated, skipped, failed, retryCount, 429Count, …
     totals: Mapping[str, int] = field(default_factory=dict)
     pages: int = 0
     # slice number to records fetched, for a plot
@@ -106,7 +120,7 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
 
 
 def _numbers(stats: Mapping[str, Any] | None) -> Sequence[tuple[str, int]]:
-    return [(name, value) for name, value in (stats or {}).items() if type(value) is int]
+    return [(name, stats[name]) for name in SUMMED_COUNTS if name in stats] if stats else []
 
 
 def _describe_slice(row: Any) -> str:

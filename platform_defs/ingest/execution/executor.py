@@ -1,0 +1,179 @@
+"""An executor: works on leased tasks in threads, keeps their leases alive, and stops when nothing is left to do.
+
+A run of a Dagster partition drains its own plan, `platform ingest execute` drains everything; any number of them may
+work at the same time.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from platform_defs.errors import PlatformError, one_line
+from platform_defs.ingest.codes import PlanStatus, TaskStatus
+from platform_defs.ingest.errors import LeaseLost
+from platform_defs.ingest.execution.leases import (
+    HEARTBEAT,
+    PER_PARTITION,
+    LeasedTask,
+    end_task,
+    is_blocked,
+    lease_tasks,
+    renew_leases,
+)
+from platform_defs.ingest.execution.page_fetching import CompiledSnapshot
+from platform_defs.ingest.execution.source import Source
+from platform_defs.ingest.execution.task_run import TaskRun
+from platform_defs.ingest.planning.planner import plan_spec, queue_pending_slices
+from platform_defs.ingest.spec.model import Spec
+from platform_defs.store.engine import read, transact
+from platform_defs.store.errors import StoreUnavailable
+from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
+
+# How often an executor with free threads looks for tasks.
+LOOK_S = 1.0
+_log = logging.getLogger(__name__)
+
+OpenSource = Callable[[Spec], Source]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def executor_name() -> str:
+    """Names the process beyond doubt: a pid alone may be given to another one."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+
+
+@dataclass
+class Executor:
+    """`open_source` gives what requests of a spec are sent through; `on_end` hears of every task that ended."""
+
+    engine: Engine
+    open_source: OpenSource
+    threads: int = 4
+    per_partition: int = PER_PARTITION
+    clock: Callable[[], datetime] = utc_now
+    on_end: Callable[[LeasedTask, TaskStatus | None], None] = lambda leased, status: None
+    name: str = field(default_factory=executor_name)
+    cancel: threading.Event = field(default_factory=threading.Event)
+    _snapshots: dict[int, tuple[CompiledSnapshot, Source]] = field(default_factory=dict, init=False)
+
+    def drain_plans(self, plan_ids: Sequence[int]) -> dict[int, PlanStatus]:
+        """Works until the plans are over or nothing of them can go on; others may help. Returns how they stand."""
+        self._work(plan_ids)
+        return self._plan_states(plan_ids)
+
+    def drain_everything(self) -> int:
+        """Works until no task is due; returns how many tasks it ended."""
+        return self._work(None)
+
+    def serve(self) -> None:
+        """Works on whatever is due until `cancel` is set."""
+        while not self.cancel.is_set():
+            try:
+                self._work(None)
+            except (PlatformError, SQLAlchemyError, OSError) as error:
+                _log.error("the executor goes on after: %s", one_line(error))
+            self.cancel.wait(LOOK_S)
+
+    def _work(self, plan_ids: Sequence[int] | None) -> int:
+        running: dict[Future[TaskStatus | None], LeasedTask] = {}
+        ended, next_beat = 0, time.monotonic() + HEARTBEAT.total_seconds()
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="ingest") as pool:
+            while True:
+                if not self.cancel.is_set():
+                    for leased in self._lease(self.threads - len(running), plan_ids):
+                        running[pool.submit(self._execute, leased)] = leased
+                if not running and (self.cancel.is_set() or not self._wait_for_more(plan_ids)):
+                    return ended
+                done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+                for future in done:
+                    leased = running.pop(future)
+                    ended += 1
+                    self.on_end(leased, future.result())
+                if running and time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + HEARTBEAT.total_seconds()
+                    renew_leases(self.engine, self.name, [each.task_id for each in running.values()], self.clock())
+
+    def _lease(self, free: int, plan_ids: Sequence[int] | None) -> list[LeasedTask]:
+        if free <= 0:
+            return []
+        return lease_tasks(
+            self.engine, self.name, free, now=self.clock(), per_partition=self.per_partition, plan_ids=plan_ids
+        )
+
+    def _wait_for_more(self, plan_ids: Sequence[int] | None) -> bool:
+        """Whether something of the plans may still become due: others work on it, it waits, or it has no task yet.
+
+        What waits for an operator to unblock its endpoint is not waited for.
+        """
+        if plan_ids is None:
+            return False
+        queued = sum(queue_pending_slices(self.engine, plan_id, self.clock()) for plan_id in self._pending(plan_ids))
+        if queued:
+            return True
+        task = ing_task.c
+        open_tasks = select(func.count()).where(
+            task.plan_id.in_(plan_ids),
+            task.status_code.in_([TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING]),
+            ~((task.status_code == TaskStatus.QUEUED) & is_blocked()),
+        )
+        count = read(self.engine, lambda connection: connection.execute(open_tasks).scalar_one())
+        if count and not self.cancel.is_set():
+            self.cancel.wait(LOOK_S)
+        return bool(count)
+
+    def _pending(self, plan_ids: Sequence[int]) -> list[int]:
+        piece = ing_plan_slice.c
+        query = select(piece.plan_id).where(piece.plan_id.in_(plan_ids), piece.status_code == "PENDING").distinct()
+        return list(read(self.engine, lambda connection: connection.execute(query).scalars().all()))
+
+    def _execute(self, leased: LeasedTask) -> TaskStatus | None:
+        try:
+            snapshot, source = self._snapshot(leased.plan_id)
+            return TaskRun(self.engine, source, snapshot, leased, self.clock, self.cancel).execute()
+        except (StoreUnavailable, LeaseLost) as error:
+            # nothing can be written now: the lease runs out, and the task is tried again
+            _log.error("task %d is left to its lease: %s", leased.task_id, error)
+            return None
+        except Exception as error:
+            # a fault of ours, or a record that a store cannot hold: it fails here, where everybody sees it
+            _log.exception("task %d failed", leased.task_id)
+            return self._fail(leased, one_line(error))
+
+    def _fail(self, leased: LeasedTask, reason: str) -> TaskStatus | None:
+        now = self.clock()
+        try:
+            transact(
+                self.engine,
+                lambda connection: end_task(
+                    connection, leased, TaskStatus.FAILED, now=now, stats={}, error_code="INTERNAL", error=reason
+                ),
+            )
+        except (PlatformError, SQLAlchemyError) as error:
+            _log.error("task %d is left to its lease: %s", leased.task_id, one_line(error))
+            return None
+        return TaskStatus.FAILED
+
+    def _snapshot(self, plan_id: int) -> tuple[CompiledSnapshot, Source]:
+        if plan_id not in self._snapshots:
+            query = select(ing_plan).where(ing_plan.c.id == plan_id)
+            spec = plan_spec(read(self.engine, lambda connection: connection.execute(query).one()))
+            self._snapshots[plan_id] = (CompiledSnapshot.of(spec), self.open_source(spec))
+        return self._snapshots[plan_id]
+
+    def _plan_states(self, plan_ids: Sequence[int]) -> dict[int, PlanStatus]:
+        query = select(ing_plan.c.id, ing_plan.c.status_code).where(ing_plan.c.id.in_(plan_ids))
+        rows = read(self.engine, lambda connection: connection.execute(query).all())
+        return {row.id: PlanStatus(row.status_code) for row in rows}

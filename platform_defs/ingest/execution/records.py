@@ -1,0 +1,305 @@
+"""Commits a batch: records, outbox, quarantine and the batch's own row, all of them or none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, insert, select, update
+
+from platform_defs.canonical import canonical_hash
+from platform_defs.ingest.codes import BatchStatus, Operation
+from platform_defs.ingest.execution.leases import LeasedTask, fence
+from platform_defs.ingest.execution.pages import PagePosition
+from platform_defs.ingest.execution.reading import Record, Rejection
+from platform_defs.ingest.identity import id_number
+from platform_defs.ingest.planning.signals import close_signals
+from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.spec.snapshot import instant_text
+from platform_defs.store.tables.ingest import ing_outbox, ing_record, ing_record_quarantine, ing_task_run_batch
+from platform_defs.store.upsert import upsert
+
+INSERTED = "RECORD_INSERTED"
+UPDATED = "RECORD_UPDATED"
+UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_RECORD_KEY = ("provenance_code", "endpoint_name", "provider_id")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A page that was fetched and read, ready to be committed."""
+
+    batch_no: int
+    position: PagePosition
+    # where the slice goes on after this batch; None at its end
+    following: PagePosition | None
+    # how often the slice was begun from its start: a token that expired begins it again
+    pass_no: int
+    items: int
+    records: Sequence[Record]
+    rejections: Sequence[Rejection] = ()
+    # records that the client-side filter left out, because they belong to another window
+    outside: int = 0
+    # ids that an update asked for: they count as checked whether or not the source returned them
+    asked_ids: Sequence[str] = ()
+    request_digest: Mapping[str, Any] = field(default_factory=dict)
+    response_digest: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class ChangeCounts:
+    """What a batch changed; a record that was stored already, in the same or a newer version, is skipped."""
+
+    inserted: int
+    updated: int
+    skipped: int
+
+
+@dataclass(frozen=True)
+class CommittedBatch:
+    batch_id: int
+    counts: ChangeCounts
+
+
+def commit_batch(
+    connection: Connection,
+    spec: Spec,
+    leased: LeasedTask,
+    batch: Batch,
+    *,
+    mapping: str,
+    asked_at: datetime,
+    now: datetime,
+) -> CommittedBatch:
+    """In the caller's transaction. `mapping` is the hash that records carry, `asked_at` when the page was asked for."""
+    task = fence(connection, leased)
+    before = _stored_versions(connection, spec, sorted({record.provider_id for record in batch.records}))
+    newest = _newest_of_each([_with_time(record, before) for record in batch.records])
+    changed = {
+        provider_id: record
+        for provider_id, record in newest.items()
+        if _replaces(record, before.get(provider_id), mapping)
+    }
+    inserted = sum(provider_id not in before for provider_id in changed)
+    counts = ChangeCounts(inserted, len(changed) - inserted, len(batch.records) - len(changed))
+    batch_id = _insert_batch(connection, spec, leased, batch, counts, task.expr_hash, now)
+    _store(connection, spec, changed, leased.run_id, batch_id, mapping, now)
+    _publish(connection, spec, changed, before, leased.run_id, batch_id, mapping)
+    _set_aside(connection, spec, leased, batch, batch_id, task)
+    if spec.operation is Operation.UPDATE:
+        _note_checked(connection, spec, batch.asked_ids, now)
+        close_signals(connection, spec.provenance_code, spec.endpoint_name, batch.asked_ids, asked_at)
+    return CommittedBatch(batch_id, counts)
+
+
+def _insert_batch(
+    connection: Connection,
+    spec: Spec,
+    leased: LeasedTask,
+    batch: Batch,
+    counts: ChangeCounts,
+    expr_hash: str,
+    now: datetime,
+) -> int:
+    position, following = batch.position, batch.following
+    row = {
+        "run_id": leased.run_id,
+        "task_id": leased.task_id,
+        "slice_id": leased.slice_id,
+        "plan_id": leased.plan_id,
+        "expr_hash": expr_hash,
+        "provenance_code": spec.provenance_code,
+        "operation_code": spec.operation,
+        "batch_no": batch.batch_no,
+        "page_no": position.page,
+        "page_size": spec.pagination.page_size,
+        "before_token": position.token or position.url,
+        "before_token_hash": position.hash(),
+        "after_token": None if following is None else following.token,
+        "next_url": None if following is None else following.url,
+        "request_digest": dict(batch.request_digest),
+        "response_digest": dict(batch.response_digest),
+        # of the task and not of the run: what one attempt committed, no later one commits again
+        "idempotent_key": canonical_hash([leased.task_id, batch.pass_no, position.hash()]),
+        "record_count": len(batch.records),
+        "status_code": BatchStatus.SUCCEEDED,
+        "committed_at": now,
+        "stats": _stats(batch, counts),
+    }
+    (batch_id,) = connection.execute(insert(ing_task_run_batch).values(row)).inserted_primary_key or (0,)
+    return int(batch_id)
+
+
+def _with_time(record: Record, before: Mapping[str, tuple[datetime, str | None]]) -> Record:
+    """A record fetched by its id from a source that tells no times keeps the stored one's, or has the oldest there is.
+
+    Any later time would make the next harvest of the record look older than it is.
+    """
+    if record.updated_at is not None:
+        return record
+    stored = before.get(record.provider_id)
+    return replace(record, updated_at=UNKNOWN_TIME if stored is None else stored[0])
+
+
+def _newest_of_each(records: Sequence[Record]) -> dict[str, Record]:
+    """A page may name a record twice: the newer one counts."""
+    newest: dict[str, Record] = {}
+    for record in records:
+        known = newest.get(record.provider_id)
+        if known is None or _time(record) > _time(known):
+            newest[record.provider_id] = record
+    return newest
+
+
+def _time(record: Record) -> datetime:
+    assert record.updated_at is not None, "records have their time when they are committed"
+    return record.updated_at
+
+
+def _mine(spec: Spec, ids: Sequence[str]) -> ColumnElement[bool]:
+    table = ing_record.c
+    return and_(
+        table.provenance_code == spec.provenance_code,
+        table.endpoint_name == spec.endpoint_name,
+        table.provider_id.in_(ids),
+    )
+
+
+def _stored_versions(connection: Connection, spec: Spec, ids: Sequence[str]) -> dict[str, tuple[datetime, str | None]]:
+    """Locked, so that what is counted and published as a change is one."""
+    if not ids:
+        return {}
+    table = ing_record.c
+    query = select(table.provider_id, table.updated_at, table.expr_hash).where(_mine(spec, ids))
+    rows = connection.execute(query.order_by(table.provider_id).with_for_update())
+    return {row.provider_id: (row.updated_at, row.expr_hash) for row in rows}
+
+
+def _replaces(record: Record, stored: tuple[datetime, str | None] | None, mapping: str) -> bool:
+    """A newer record replaces the stored one; an equally old one only where other expressions made it."""
+    if stored is None:
+        return True
+    updated_at, expr_hash = stored
+    return _time(record) > updated_at or (_time(record) == updated_at and expr_hash != mapping)
+
+
+def _store(
+    connection: Connection,
+    spec: Spec,
+    changed: Mapping[str, Record],
+    run_id: int,
+    batch_id: int,
+    mapping: str,
+    now: datetime,
+) -> None:
+    rows = [
+        {
+            "provenance_code": spec.provenance_code,
+            "endpoint_name": spec.endpoint_name,
+            "provider_id": provider_id,
+            "id_number": id_number(provider_id),
+            "updated_at": record.updated_at,
+            "record": record.document,
+            "expr_hash": mapping,
+            "run_id": run_id,
+            "batch_id": batch_id,
+            "modified_at": now,
+        }
+        for provider_id, record in sorted(changed.items())
+    ]
+    table = ing_record.c
+    changing = ["updated_at", "record", "expr_hash", "run_id", "batch_id", "modified_at"]
+
+    def is_not_older(incoming: Any) -> ColumnElement[bool]:
+        found: ColumnElement[bool] = incoming.updated_at >= table.updated_at
+        return found
+
+    # asked once more: a record that did not exist a moment ago may have been stored by another slice meanwhile
+    upsert(connection, ing_record, rows, key=list(_RECORD_KEY), update=changing, when=is_not_older)
+
+
+def _publish(
+    connection: Connection,
+    spec: Spec,
+    changed: Mapping[str, Record],
+    before: Mapping[str, Any],
+    run_id: int,
+    batch_id: int,
+    mapping: str,
+) -> None:
+    """Events for downstream systems: which record changed and to which version; the record itself is in its table."""
+    rows = [
+        {
+            "provenance_code": spec.provenance_code,
+            "endpoint_name": spec.endpoint_name,
+            "provider_id": provider_id,
+            "event_type": UPDATED if provider_id in before else INSERTED,
+            "payload": {"providerId": provider_id, "updatedAt": instant_text(_time(record)), "exprHash": mapping},
+            "idempotent_key": canonical_hash(
+                [spec.provenance_code, spec.endpoint_name, provider_id, instant_text(_time(record)), mapping]
+            ),
+            "run_id": run_id,
+            "batch_id": batch_id,
+        }
+        for provider_id, record in changed.items()
+    ]
+    upsert(connection, ing_outbox, rows, key=["idempotent_key"], update="nothing")
+
+
+def _set_aside(connection: Connection, spec: Spec, leased: LeasedTask, batch: Batch, batch_id: int, task: Any) -> None:
+    rows = [
+        {
+            "provenance_code": spec.provenance_code,
+            "endpoint_name": spec.endpoint_name,
+            "operation_code": spec.operation,
+            "provider_id": rejection.provider_id,
+            "reason_code": rejection.reason_code,
+            "field_path": rejection.field_path[:512],
+            "reason": rejection.reason,
+            "request_digest": dict(batch.request_digest),
+            "response_fragment": rejection.fragment,
+            "schedule_instance_id": task.schedule_instance_id,
+            "plan_id": leased.plan_id,
+            "slice_id": leased.slice_id,
+            "task_id": leased.task_id,
+            "run_id": leased.run_id,
+            "batch_id": batch_id,
+            "expr_hash": task.expr_hash,
+            # the same bad item fetched again is one row
+            "idempotent_key": canonical_hash(
+                [
+                    spec.provenance_code,
+                    spec.endpoint_name,
+                    rejection.provider_id,
+                    rejection.reason_code,
+                    rejection.fragment,
+                ]
+            ),
+        }
+        for rejection in batch.rejections
+    ]
+    upsert(connection, ing_record_quarantine, rows, key=["idempotent_key"], update="nothing")
+
+
+def _note_checked(connection: Connection, spec: Spec, ids: Sequence[str], now: datetime) -> None:
+    if ids:
+        connection.execute(update(ing_record).where(_mine(spec, ids)).values(refresh_checked_at=now))
+
+
+def _stats(batch: Batch, counts: ChangeCounts) -> dict[str, Any]:
+    following = batch.following
+    return {
+        "itemsCount": batch.items,
+        "inserted": counts.inserted,
+        "updated": counts.updated,
+        "skipped": counts.skipped,
+        "outside": batch.outside,
+        "failed": len(batch.rejections),
+        **batch.counts,
+        "total": batch.total,
+        "pass": batch.pass_no,
+        "hasNext": following is not None,
+        "nextHint": None if following is None else following.as_json(),
+    }

@@ -1,0 +1,298 @@
+"""One attempt at a task: page after page from where the last committed batch ended, until its slice is done."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, select
+
+from platform_defs.ingest.codes import ErrorLevel, Operation, TaskStatus
+from platform_defs.ingest.cursors.advance import Lineage
+from platform_defs.ingest.cursors.operations import advance_after
+from platform_defs.ingest.errors import LeaseLost, ResponseError
+from platform_defs.ingest.execution.blocks import block_endpoint
+from platform_defs.ingest.execution.leases import LeasedTask, end_task, put_back
+from platform_defs.ingest.execution.page_fetching import CompiledSnapshot, FetchedBatch, fetch_ids, fetch_search_page
+from platform_defs.ingest.execution.pages import (
+    PageFacts,
+    PagePosition,
+    exceeds_cap,
+    first_position,
+    is_cut_short,
+    next_position,
+)
+from platform_defs.ingest.execution.records import Batch, commit_batch
+from platform_defs.ingest.execution.source import Source
+from platform_defs.ingest.execution.splitting import split_task
+from platform_defs.ingest.planning.slices import ids_of
+from platform_defs.ingest.spec.snapshot import instant_text
+from platform_defs.store.engine import read, transact
+from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task_run_batch
+
+# After so many attempts in a row without a new batch a task is given up: its plan is then PARTIAL.
+MAX_ATTEMPTS = 5
+FIRST_WAIT = timedelta(seconds=5)
+LONGEST_WAIT = timedelta(minutes=10)
+# A source's word for a page token that it no longer knows; the slice then begins again from its window.
+EXPIRED_TOKEN = "TOKEN_EXPIRED"
+_log = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
+
+
+@dataclass
+class _Progress:
+    """Where the slice stands."""
+
+    position: PagePosition | None
+    batch_no: int = 0
+    pass_no: int = 1
+    batches_of_this_run: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    observed_max: datetime | None = None
+    # why the slice cannot become complete
+    incomplete: str | None = None
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """What an attempt works with; `cancel` ends it between two pages."""
+
+    engine: Engine
+    source: Source
+    snapshot: CompiledSnapshot
+    leased: LeasedTask
+    clock: Clock
+    cancel: threading.Event
+
+    def execute(self) -> TaskStatus | None:
+        """The task's final state; None where it waits again or another executor has it."""
+        try:
+            status = self._fetch_slice()
+        except LeaseLost as error:
+            _log.warning("task %d is left to another executor: %s", self.leased.task_id, error)
+            return None
+        except ResponseError as error:
+            status = self._fail(error)
+        self._advance_cursor()
+        return status
+
+    # -- pages ------------------------------------------------------------------------------------------------------
+
+    def _fetch_slice(self) -> TaskStatus | None:
+        slice_row, last = read(self.engine, self._load)
+        slice_spec = slice_row.slice_spec
+        progress = self._resume(slice_spec, last)
+        while (position := progress.position) is not None:
+            if self.cancel.is_set():
+                self._stop(progress)
+                return None
+            asked_at = self.clock()
+            try:
+                fetched = self._fetch(slice_spec, position)
+            except ResponseError as error:
+                if error.code == EXPIRED_TOKEN and position.number > 1 and progress.batches_of_this_run == 0:
+                    progress = _begin_again(slice_spec, progress)
+                    continue
+                raise _WithProgress(error, progress) from error
+            facts = fetched.facts
+            if position.number == 1 and self._is_split(slice_spec, facts):
+                return TaskStatus.SUCCEEDED
+            self._note_incomplete(progress, facts)
+            self._commit(slice_spec, progress, fetched, asked_at)
+        status = TaskStatus.PARTIAL if progress.incomplete else TaskStatus.SUCCEEDED
+        self._end(status, progress, "INCOMPLETE" if progress.incomplete else None, progress.incomplete)
+        return status
+
+    def _load(self, connection: Connection) -> tuple[Row[Any], Row[Any] | None]:
+        batch = ing_task_run_batch.c
+        mine = select(ing_plan_slice).where(ing_plan_slice.c.id == self.leased.slice_id)
+        last = select(ing_task_run_batch).where(batch.task_id == self.leased.task_id).order_by(batch.id.desc()).limit(1)
+        return connection.execute(mine).one(), connection.execute(last).one_or_none()
+
+    def _resume(self, slice_spec: Mapping[str, Any], last: Row[Any] | None) -> _Progress:
+        if last is None:
+            return _Progress(first_position(slice_spec))
+        hint = last.stats["nextHint"]
+        progress = _Progress(
+            None if hint is None else PagePosition.from_json(hint), batch_no=last.batch_no, pass_no=last.stats["pass"]
+        )
+        ttl = self.snapshot.spec.pagination.token_ttl
+        if hint is not None and hint["token"] and ttl is not None and self.clock() - last.committed_at > ttl:
+            return _begin_again(slice_spec, progress)
+        return progress
+
+    def _fetch(self, slice_spec: Mapping[str, Any], position: PagePosition) -> FetchedBatch:
+        if self.snapshot.spec.operation is not Operation.UPDATE:
+            return fetch_search_page(self.snapshot, self.source, slice_spec, position, self.cancel)
+        return fetch_ids(self.snapshot, self.source, self._ids_at(slice_spec, position), self.cancel)
+
+    def _ids_at(self, slice_spec: Mapping[str, Any], position: PagePosition) -> list[str]:
+        size = self.snapshot.spec.batching.id_batch_size
+        return ids_of(slice_spec)[(position.number - 1) * size : position.number * size]
+
+    def _following(
+        self, slice_spec: Mapping[str, Any], position: PagePosition, facts: PageFacts
+    ) -> PagePosition | None:
+        if self.snapshot.spec.operation is Operation.UPDATE:
+            is_last = position.number * self.snapshot.spec.batching.id_batch_size >= len(ids_of(slice_spec))
+            return None if is_last else PagePosition(position.number + 1)
+        last_page = slice_spec["bounds"].get("page", {}).get("toPage")
+        return next_position(self.snapshot.spec.pagination, position, facts, last_page=last_page)
+
+    def _is_split(self, slice_spec: Mapping[str, Any], facts: PageFacts) -> bool:
+        spec = self.snapshot.spec
+        if spec.operation is Operation.UPDATE or not exceeds_cap(spec.pagination, facts.total):
+            return False
+        total, now = facts.total or 0, self.clock()
+        return transact(
+            self.engine, lambda connection: split_task(connection, spec, self.leased, slice_spec, total, now)
+        )
+
+    def _note_incomplete(self, progress: _Progress, facts: PageFacts) -> None:
+        pagination, position = self.snapshot.spec.pagination, progress.position
+        assert position is not None, "a page was fetched"
+        if self.snapshot.spec.operation is Operation.UPDATE:
+            return
+        if exceeds_cap(pagination, facts.total):
+            progress.incomplete = (
+                f"the source has {facts.total} records here, more than it lets one query page through, and the slice"
+                " cannot be split any further"
+            )
+        elif is_cut_short(pagination, position, facts):
+            progress.incomplete = f"the source has more than the {pagination.max_page} pages that one slice may fetch"
+
+    def _commit(
+        self, slice_spec: Mapping[str, Any], progress: _Progress, fetched: FetchedBatch, asked_at: datetime
+    ) -> None:
+        position = progress.position
+        assert position is not None, "a page was fetched"
+        following = self._following(slice_spec, position, fetched.facts)
+        is_update = self.snapshot.spec.operation is Operation.UPDATE
+        batch = Batch(
+            batch_no=progress.batch_no + 1,
+            position=position,
+            following=following,
+            pass_no=progress.pass_no,
+            items=fetched.facts.items,
+            records=fetched.records,
+            rejections=fetched.rejections,
+            outside=fetched.outside,
+            asked_ids=self._ids_at(slice_spec, position) if is_update else (),
+            request_digest=fetched.request_digest,
+            response_digest=fetched.response_digest,
+            counts=fetched.counts,
+            total=fetched.facts.total,
+        )
+        now = self.clock()
+        committed = transact(
+            self.engine,
+            lambda connection: commit_batch(
+                connection,
+                self.snapshot.spec,
+                self.leased,
+                batch,
+                mapping=self.snapshot.mapping,
+                asked_at=asked_at,
+                now=now,
+            ),
+        )
+        progress.position, progress.batch_no = following, batch.batch_no
+        progress.batches_of_this_run += 1
+        progress.counts.update(fetched.counts)
+        progress.counts.update(vars(committed.counts))
+        times = [record.updated_at for record in fetched.records if record.updated_at is not None]
+        progress.observed_max = max([*times, *([progress.observed_max] if progress.observed_max else [])], default=None)
+
+    # -- ends -------------------------------------------------------------------------------------------------------
+
+    def _end(self, status: TaskStatus, progress: _Progress, code: str | None, error: str | None) -> None:
+        stats, now = _run_stats(progress), self.clock()
+        transact(
+            self.engine,
+            lambda connection: end_task(
+                connection, self.leased, status, now=now, stats=stats, error_code=code, error=error
+            ),
+        )
+
+    def _stop(self, progress: _Progress) -> None:
+        now = self.clock()
+        transact(
+            self.engine,
+            lambda connection: put_back(connection, self.leased, now=now, not_before=now, stats=_run_stats(progress)),
+        )
+
+    def _fail(self, error: ResponseError) -> TaskStatus | None:
+        """Waits and tries again what may pass; what will not pass ends the task and says why."""
+        progress = error.progress if isinstance(error, _WithProgress) else _Progress(None)
+        _log.warning("task %d: %s %s: %s", self.leased.task_id, error.level, error.code, error)
+        attempts = 1 if progress.batches_of_this_run else self.leased.attempt_no
+        if error.level is ErrorLevel.TRANSIENT and attempts < MAX_ATTEMPTS:
+            self._wait(error, progress, attempts)
+            return None
+        status = TaskStatus.PARTIAL if error.level is ErrorLevel.TRANSIENT else TaskStatus.FAILED
+        if error.level is ErrorLevel.FATAL:
+            self._block(error)
+        self._end(status, progress, error.code, str(error))
+        return status
+
+    def _wait(self, error: ResponseError, progress: _Progress, attempts: int) -> None:
+        now = self.clock()
+        not_before = error.not_before or now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempts - 1))
+        transact(
+            self.engine,
+            lambda connection: put_back(
+                connection,
+                self.leased,
+                now=now,
+                not_before=not_before,
+                stats=_run_stats(progress),
+                error_code=error.code,
+                error=str(error),
+            ),
+        )
+
+    def _block(self, error: ResponseError) -> None:
+        spec, now = self.snapshot.spec, self.clock()
+        _log.error("%s/%s is blocked: %s", spec.provenance_code, spec.endpoint_name, error)
+        transact(
+            self.engine,
+            lambda connection: block_endpoint(
+                connection,
+                spec.provenance_code,
+                spec.endpoint_name,
+                reason=str(error),
+                error_code=error.code,
+                task_id=self.leased.task_id,
+                now=now,
+            ),
+        )
+
+    def _advance_cursor(self) -> None:
+        query = select(ing_plan).where(ing_plan.c.id == self.leased.plan_id)
+        plan = read(self.engine, lambda connection: connection.execute(query).one())
+        leased = self.leased
+        lineage = Lineage(plan.schedule_instance_id, leased.plan_id, leased.slice_id, leased.task_id, leased.run_id)
+        advance_after(self.engine, plan, self.snapshot.spec, self.clock(), lineage=lineage)
+
+
+class _WithProgress(ResponseError):
+    """An error of a fetch, with how far the slice had come."""
+
+    def __init__(self, error: ResponseError, progress: _Progress) -> None:
+        super().__init__(error.level, error.code, str(error), not_before=error.not_before)
+        self.progress = progress
+
+
+def _begin_again(slice_spec: Mapping[str, Any], progress: _Progress) -> _Progress:
+    """From the window's start: records that were stored before are known by their ids and times."""
+    return _Progress(first_position(slice_spec), batch_no=progress.batch_no, pass_no=progress.pass_no + 1)
+
+
+def _run_stats(progress: _Progress) -> dict[str, Any]:
+    observed = None if progress.observed_max is None else instant_text(progress.observed_max)
+    return {**progress.counts, "pagesVisited": progress.batches_of_this_run, "observedMax": observed}

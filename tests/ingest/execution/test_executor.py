@@ -1,0 +1,490 @@
+"""Every record of the source is stored once, whatever the pages, the split and the moment of a crash."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, delete, select, update
+
+from platform_defs.ingest.codes import (
+    ErrorLevel,
+    Location,
+    Operation,
+    PaginationType,
+    PlanStatus,
+    RepeatedToken,
+    RunStatus,
+    SliceStatus,
+    TaskStatus,
+    Trigger,
+)
+from platform_defs.ingest.cursors.operations import read_watermark
+from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint
+from platform_defs.ingest.execution.executor import Executor
+from platform_defs.ingest.execution.leases import LEASE, fence, lease_tasks
+from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN, MAX_ATTEMPTS
+from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket
+from platform_defs.ingest.planning.signals import add_signals
+from platform_defs.ingest.planning.slices import Estimate
+from platform_defs.ingest.planning.update_candidates import due_ids, id_slices
+from platform_defs.ingest.planning.windows import Window, WindowGrid
+from platform_defs.ingest.spec.model import CompiledSpec, OutputField, RequestParam, Spec
+from platform_defs.store.engine import read, transact
+from platform_defs.store.tables import ingest as tables
+from platform_defs.store.tables.ingest import (
+    ing_outbox,
+    ing_plan_slice,
+    ing_record,
+    ing_record_quarantine,
+    ing_signal,
+    ing_task,
+    ing_task_run,
+    ing_task_run_batch,
+)
+from tests.ingest.execution.memory_source import MemorySource, item
+from tests.ingest.planning.test_planner import NOW, SPEC, plan, rows_of
+
+GRID = WindowGrid.of(SPEC.window)
+DAY = GRID.window(0)
+
+
+@dataclass
+class Clock:
+    """Stands still until a test moves it."""
+
+    now: datetime = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_by(self, span: timedelta) -> None:
+        self.now += span
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def paged(kind: PaginationType = PaginationType.OFFSET, size: int = 10, **more: Any) -> Spec:
+    paths = {"next_token_path": "$.next"} if kind is PaginationType.TOKEN else {}
+    paths |= {"next_url_path": "$.next"} if kind is PaginationType.URL else {}
+    return replace(SPEC, pagination=replace(SPEC.pagination, type=kind, page_size=size, **{**paths, **more}))
+
+
+def items_of(count: int, window: Window = DAY) -> list[dict[str, Any]]:
+    step = window.size / max(1, count)
+    return [item(number, window.start + number * step) for number in range(count)]
+
+
+def executor(engine: Engine, source: Any, clock: Clock | None = None, **more: Any) -> Executor:
+    return Executor(engine, lambda spec: source, clock=clock or Clock(), **{"threads": 1, **more})
+
+
+def drain(
+    engine: Engine,
+    spec: Spec,
+    source: Any,
+    window: Window = DAY,
+    estimate: Estimate = Estimate(),  # noqa: B008
+) -> tuple[PlannedWork, PlanStatus]:
+    planned = plan(engine, spec, window, estimate)
+    return planned, executor(engine, source).drain_plans([planned.plan_id])[planned.plan_id]
+
+
+def stored(engine: Engine) -> dict[str, datetime]:
+    return {row.provider_id: row.updated_at for row in rows_of(engine, ing_record)}
+
+
+def listed(found: Sequence[dict[str, Any]], window: Window = DAY) -> dict[str, datetime]:
+    times = {each["id"]: datetime.fromisoformat(each["updated"]) for each in found}
+    return {name: at for name, at in times.items() if window.contains(at)}
+
+
+@pytest.mark.parametrize("kind", list(PaginationType))
+def test_a_window_is_fetched_page_by_page_with_every_kind_of_pagination(engine: Engine, kind: PaginationType) -> None:
+    spec = paged(kind, repeated_token=RepeatedToken.CONTINUES)
+    source = MemorySource(spec.pagination, items_of(35))
+    _, status = drain(engine, spec, source)
+    assert status is PlanStatus.COMPLETED
+    assert stored(engine) == listed(source.items)
+    assert read_watermark(engine, spec) == DAY.end
+    batches = rows_of(engine, ing_task_run_batch)
+    assert [batch.batch_no for batch in batches] == list(range(1, len(batches) + 1))
+    assert batches[-1].stats["hasNext"] is False
+    assert {row.status_code for row in rows_of(engine, ing_task_run)} == {RunStatus.SUCCEEDED}
+    assert {row.event_type for row in rows_of(engine, ing_outbox)} == {"RECORD_INSERTED"}
+
+
+def test_a_record_at_the_windows_end_belongs_to_the_next_window(engine: Engine) -> None:
+    spec = paged()
+    source = MemorySource(spec.pagination, [item(1, DAY.start), item(2, DAY.end)])
+    drain(engine, spec, source)
+    assert list(stored(engine)) == ["1"]
+    assert rows_of(engine, ing_task_run_batch)[0].stats["outside"] == 1
+    drain(engine, spec, source, GRID.window(1))
+    assert list(stored(engine)) == ["1", "2"]
+
+
+def test_materialising_a_finished_window_again_fetches_it_again(engine: Engine) -> None:
+    spec = paged()
+    source = MemorySource(spec.pagination, items_of(15))
+    drain(engine, spec, source)
+    asked = len(source.requests)
+    source.items = [item(number, DAY.start + timedelta(hours=23), late=True) for number in range(15)]
+    planned, status = drain(engine, spec, source)
+    assert (planned.generation, status, len(source.requests)) == (2, PlanStatus.COMPLETED, 2 * asked)
+    assert all(row.record["late"] for row in rows_of(engine, ing_record))
+    assert Counter(row.event_type for row in rows_of(engine, ing_outbox)) == {
+        "RECORD_INSERTED": 15,
+        "RECORD_UPDATED": 15,
+    }
+
+
+def test_an_older_or_equal_record_does_not_replace_the_stored_one(engine: Engine) -> None:
+    spec = paged()
+    newer, older = DAY.start + timedelta(hours=2), DAY.start + timedelta(hours=1)
+    source = MemorySource(spec.pagination, [item(1, newer, version="first")])
+    drain(engine, spec, source)
+    for time in (older, newer):
+        source.items = [item(1, time, version="second")]
+        drain(engine, spec, source)
+    [row] = rows_of(engine, ing_record)
+    assert (row.record["version"], row.updated_at) == ("first", newer)
+    mapped = replace(spec, output_fields=(OutputField("version", "$.version"),))
+    drain(engine, mapped, source)
+    [row] = rows_of(engine, ing_record)
+    assert row.record == {"version": "second"}, "equal, but other expressions made it"
+
+
+def test_items_that_cannot_be_read_are_set_aside_and_do_not_stop_their_batch(engine: Engine) -> None:
+    spec = paged()
+    broken = [{"updated": "2026-01-01T01:00:00Z"}, {"id": "b", "updated": "someday"}]
+    source = MemorySource(spec.pagination, items_of(3))
+    source._matching = lambda names: [*source.items, *broken]  # type: ignore[method-assign]
+    for _ in range(2):
+        _, status = drain(engine, spec, source)
+        assert status is PlanStatus.COMPLETED
+    assert len(stored(engine)) == 3
+    found = {(row.reason_code, row.provider_id, row.field_path) for row in rows_of(engine, ing_record_quarantine)}
+    assert found == {("NO_ID", None, "$.id"), ("UPDATED_AT", "b", "$.updated")}
+    assert len(rows_of(engine, ing_record_quarantine)) == 2, "the same bad item twice is one row"
+
+
+@given(
+    count=st.integers(0, 60),
+    size=st.integers(1, 20),
+    kind=st.sampled_from([PaginationType.OFFSET, PaginationType.TOKEN, PaginationType.URL]),
+    per_hour=st.sampled_from([None, 40.0, 400.0]),
+    deaths=st.lists(st.integers(1, 25), max_size=3),
+    dies_after=st.booleans(),
+    seed=st.randoms(use_true_random=False),
+)
+@settings(max_examples=60)
+def test_whatever_the_crash_the_stored_set_is_the_sources_and_each_record_is_there_once(
+    migrated: dict[str, Engine],
+    count: int,
+    size: int,
+    kind: PaginationType,
+    per_hour: float | None,
+    deaths: list[int],
+    dies_after: bool,
+    seed: Any,
+) -> None:
+    engine = migrated["sqlite"]
+    _empty(engine)
+    spec = paged(kind, size, repeated_token=RepeatedToken.CONTINUES)
+    found = items_of(count)
+    seed.shuffle(found)
+    source, clock, waiting = MemorySource(spec.pagination, found), Clock(), sorted(set(deaths))
+
+    def trouble(number: int) -> None:
+        if waiting and number >= waiting[0]:
+            waiting.pop(0)
+            raise Killed
+
+    source.trouble = trouble
+    planned = plan(engine, spec, DAY, Estimate(records_per_hour=per_hour))
+    watermarks = [read_watermark(engine, spec)]
+    deaths_seen = 0
+    while True:
+        try:
+            status = executor(engine, source, clock).drain_plans([planned.plan_id])[planned.plan_id]
+            break
+        except Killed:
+            deaths_seen += 1
+            clock.pass_by(LEASE + timedelta(seconds=1))
+        watermarks.append(read_watermark(engine, spec))
+    assert status is PlanStatus.COMPLETED
+    assert stored(engine) == listed(found)
+    pages = rows_of(engine, ing_task_run_batch)
+    assert len({batch.idempotent_key for batch in pages}) == len(pages)
+    assert len(source.requests) == len(pages) + deaths_seen, "a crash fetches one page again"
+    assert watermarks == [None] * len(watermarks)
+    assert read_watermark(engine, spec) == DAY.end
+    _empty(engine)
+
+
+def _empty(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for table in reversed(tables.metadata.sorted_tables):
+            if table.name.startswith("ing_"):
+                connection.execute(delete(table))
+
+
+def test_a_total_beyond_the_cap_splits_the_window_before_anything_is_stored(engine: Engine) -> None:
+    spec = paged(size=10, result_cap=30)
+    source = MemorySource(spec.pagination, items_of(100))
+    planned, status = drain(engine, spec, source)
+    assert status is PlanStatus.COMPLETED
+    assert stored(engine) == listed(source.items)
+    slices = rows_of(engine, ing_plan_slice)
+    assert slices[0].status_code == SliceStatus.SPLIT
+    assert len(slices) > 4
+    split = {piece.id for piece in slices if piece.status_code == SliceStatus.SPLIT}
+    assert not [batch for batch in rows_of(engine, ing_task_run_batch) if batch.slice_id in split]
+    assert planned.generation == 1
+
+
+def test_the_smallest_window_is_split_by_ranges_of_ids(engine: Engine) -> None:
+    spec = replace(
+        paged(size=5, result_cap=10), id_range_param=RequestParam("ids", "ids", Location.QUERY), id_range=(0, 63)
+    )
+    source = MemorySource(spec.pagination, [item(number, DAY.start) for number in range(50)])
+    _, status = drain(engine, spec, source)
+    assert (status, len(stored(engine))) == (PlanStatus.COMPLETED, 50)
+
+
+def test_what_cannot_be_split_ends_partial_and_says_so(engine: Engine) -> None:
+    spec = paged(size=5, result_cap=10)
+    source = MemorySource(spec.pagination, [item(number, DAY.start) for number in range(50)])
+    _, status = drain(engine, spec, source)
+    assert status is PlanStatus.PARTIAL
+    messages = [row.last_error_msg for row in rows_of(engine, ing_task) if row.status_code == TaskStatus.PARTIAL]
+    assert "the source has 50 records here" in messages[0]
+    assert read_watermark(engine, spec) is None
+
+
+def failing(level: ErrorLevel, code: str = "HTTP_503", times: int = 1000) -> Any:
+    left = [times]
+
+    def trouble(number: int) -> None:
+        if left[0] > 0:
+            left[0] -= 1
+            raise ResponseError(level, code, "the source says no")
+
+    return trouble
+
+
+def test_a_source_that_is_away_is_tried_again_later_and_then_given_up(engine: Engine) -> None:
+    spec, clock = paged(), Clock()
+    source = MemorySource(spec.pagination, items_of(5), trouble=failing(ErrorLevel.TRANSIENT))
+    planned = plan(engine, spec, DAY, Estimate())
+    runner = executor(engine, source, clock)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        runner.drain_everything()
+        [task] = rows_of(engine, ing_task)
+        assert task.retry_count == attempt
+        assert task.last_error_code == "HTTP_503"
+        clock.pass_by(timedelta(minutes=10))
+    assert task.status_code == TaskStatus.PARTIAL
+    source.trouble = failing(ErrorLevel.TRANSIENT, times=0)
+    assert plan(engine, spec, DAY, Estimate(), now=clock()).continued
+    assert runner.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+
+
+def test_a_refused_request_fails_its_task_and_the_rest_of_the_plan_goes_on(engine: Engine) -> None:
+    spec = paged()
+    source = MemorySource(spec.pagination, items_of(20), trouble=failing(ErrorLevel.REQUEST, "HTTP_400", times=1))
+    planned = plan(engine, spec, DAY, Estimate(records_per_hour=20))
+    assert executor(engine, source).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.PARTIAL}
+    counts = Counter(row.status_code for row in rows_of(engine, ing_task))
+    assert counts == {TaskStatus.FAILED: 1, TaskStatus.SUCCEEDED: len(rows_of(engine, ing_task)) - 1}
+
+
+def test_a_fatal_error_blocks_the_endpoint_until_an_operator_allows_it_again(engine: Engine) -> None:
+    spec = paged()
+    source = MemorySource(spec.pagination, items_of(20), trouble=failing(ErrorLevel.FATAL, "HTTP_401", times=1))
+    planned = plan(engine, spec, DAY, Estimate(records_per_hour=20))
+    executor(engine, source).drain_everything()
+    [block] = list_blocks(engine)
+    assert (block.endpoint_name, block.error_code) == ("items", "HTTP_401")
+    asked = len(source.requests)
+    assert executor(engine, source).drain_everything() == 0
+    assert len(source.requests) == asked
+    assert unblock_endpoint(engine, "made_up", "items")
+    plan(engine, spec, DAY, Estimate(records_per_hour=20))
+    assert executor(engine, source).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+
+
+def test_a_token_that_expired_begins_the_slice_again_from_its_window(engine: Engine) -> None:
+    spec = paged(PaginationType.TOKEN, repeated_token=RepeatedToken.CONTINUES)
+    source, clock = MemorySource(spec.pagination, items_of(35)), Clock()
+    planned = plan(engine, spec, DAY, Estimate())
+
+    def trouble(number: int) -> None:
+        if number == 3:
+            raise Killed
+        if number == 4:
+            raise ResponseError(ErrorLevel.REQUEST, EXPIRED_TOKEN, "unknown cursor")
+
+    source.trouble = trouble
+    with pytest.raises(Killed):
+        executor(engine, source, clock).drain_plans([planned.plan_id])
+    clock.pass_by(LEASE * 2)
+    assert executor(engine, source, clock).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+    assert stored(engine) == listed(source.items)
+    assert [batch.stats["pass"] for batch in rows_of(engine, ing_task_run_batch)] == [1, 1, 2, 2, 2, 2]
+
+
+def test_an_executor_that_is_told_to_stop_gives_its_tasks_back_and_another_goes_on_after_them(engine: Engine) -> None:
+    spec = paged()
+    source = MemorySource(spec.pagination, items_of(50))
+    planned = plan(engine, spec, DAY, Estimate())
+    first = executor(engine, source)
+    source.trouble = lambda number: first.cancel.set() if number == 2 else None
+    first.drain_plans([planned.plan_id])
+    [task] = rows_of(engine, ing_task)
+    assert (task.status_code, task.lease_owner) == (TaskStatus.QUEUED, None)
+    source.trouble = lambda number: None
+    executor(engine, source).drain_plans([planned.plan_id])
+    assert len(source.requests) == len(rows_of(engine, ing_task_run_batch)), "no page was fetched twice"
+    assert stored(engine) == listed(source.items)
+
+
+def test_an_executor_that_lost_its_lease_writes_nothing_more(engine: Engine) -> None:
+    spec, clock = paged(), Clock()
+    source = MemorySource(spec.pagination, items_of(35))
+    planned = plan(engine, spec, DAY, Estimate())
+
+    def trouble(number: int) -> None:
+        if number == 2:  # while the first executor waits for this page, another one takes its task and finishes it
+            clock.pass_by(LEASE * 2)
+            executor(engine, source, clock).drain_plans([planned.plan_id])
+
+    source.trouble = trouble
+    assert executor(engine, source, clock).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+    assert stored(engine) == listed(source.items)
+    assert len(rows_of(engine, ing_task_run_batch)) == 4
+    assert [run.status_code for run in rows_of(engine, ing_task_run)] == [RunStatus.FAILED, RunStatus.SUCCEEDED]
+
+
+def test_tasks_are_leased_urgent_ones_first_and_fairly_between_endpoints(engine: Engine) -> None:
+    backfill = replace(SPEC, operation=Operation.BACKFILL)
+    other = replace(SPEC, endpoint_name="others")
+    busy = Estimate(records_per_hour=1000)
+    for spec in (backfill, SPEC, other):
+        plan(engine, spec, DAY, busy)
+    taken = lease_tasks(engine, "me", 6, now=NOW, per_partition=4)
+    rows = {row.id: (row.endpoint_name, row.operation_code) for row in rows_of(engine, ing_task)}
+    counts = Counter(rows[each.task_id] for each in taken)
+    assert counts == {("items", "HARVEST"): 2, ("others", "HARVEST"): 2, ("items", "BACKFILL"): 2}
+    more = lease_tasks(engine, "me", 100, now=NOW, per_partition=4)
+    assert len(more) == 6, "no more than four of a partition at a time"
+
+
+def test_no_task_is_leased_twice_by_executors_that_ask_at_once(engine: Engine) -> None:
+    plan(engine, SPEC, DAY, Estimate(records_per_hour=2000))
+    taken: list[int] = []
+
+    def take(owner: str) -> None:
+        for _ in range(5):
+            taken.extend(each.task_id for each in lease_tasks(engine, owner, 3, now=NOW, per_partition=100))
+
+    threads = [threading.Thread(target=take, args=(f"executor-{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(taken) == len(set(taken)) == 24
+
+
+def test_a_lease_that_ran_out_returns_its_task_and_its_holder_is_fenced(engine: Engine) -> None:
+    plan(engine, SPEC, DAY, Estimate())
+    [first] = lease_tasks(engine, "a", 1, now=NOW)
+    assert lease_tasks(engine, "b", 1, now=NOW) == []
+    [second] = lease_tasks(engine, "b", 1, now=NOW + LEASE * 2)
+    assert (second.task_id, second.attempt_no) == (first.task_id, 2)
+    transact(engine, lambda connection: fence(connection, second))
+    with pytest.raises(Exception, match="held by b"):
+        transact(engine, lambda connection: fence(connection, first))
+
+
+def two_phase() -> Spec:
+    assert SPEC.search is not None
+    listing = replace(SPEC.search, response=replace(SPEC.search.response, items_path="$.items", updated_at_path=None))
+    detail = replace(SPEC.search, endpoint_name="detail")
+    batching = replace(SPEC.batching, id_batch_size=4)
+    return replace(paged(), search=listing, detail=detail, two_phase=True, batching=batching)
+
+
+def test_two_phases_fetch_the_details_of_listed_ids_and_a_bad_id_stands_alone(engine: Engine) -> None:
+    spec = two_phase()
+    source = MemorySource(spec.pagination, items_of(20), bad_ids=["7"])
+    _, status = drain(engine, spec, source)
+    assert status is PlanStatus.COMPLETED
+    assert set(stored(engine)) == {str(number) for number in range(20)} - {"7"}
+    [row] = rows_of(engine, ing_record_quarantine)
+    assert (row.provider_id, row.reason_code) == ("7", "BAD_ID")
+
+
+def test_records_without_a_time_of_their_own_have_the_day_that_listed_them(engine: Engine) -> None:
+    base = two_phase()
+    assert base.search is not None
+    assert base.detail is not None
+    listing = replace(base.search, response=replace(base.search.response, updated_at_from_window=True))
+    detail = replace(base.detail, response=replace(base.detail.response, updated_at_path=None))
+    spec = replace(base, search=listing, detail=detail)
+    source = MemorySource(spec.pagination, items_of(5))
+    drain(engine, spec, source)
+    assert set(stored(engine).values()) == {DAY.start}
+    asked_again(engine, replace(spec, operation=Operation.UPDATE, update_buckets=1), source, ["1", "new"])
+    assert stored(engine)["1"] == DAY.start, "an update by id does not make the record look newer than it is"
+
+
+def asked_again(engine: Engine, spec: Spec, source: Any, ids: list[str]) -> PlanStatus:
+    add_signals(engine, "made_up", "items", ids, reason="retracted", requested_by="test", now=NOW)
+    due = due_ids(engine, spec, 0, NOW)
+    planned = plan_bucket(
+        engine,
+        CompiledSpec(spec),
+        0,
+        id_slices(spec, 0, due),
+        schedule_instance_id=1,
+        trigger=Trigger.SIGNAL,
+        now=NOW,
+    )
+    return executor(engine, source).drain_plans([planned.plan_id])[planned.plan_id]
+
+
+def test_an_update_fetches_by_id_closes_its_signals_and_leaves_the_watermark_alone(engine: Engine) -> None:
+    assert SPEC.search is not None
+    spec = replace(paged(), detail=replace(SPEC.search, endpoint_name="by_id"))
+    source = MemorySource(spec.pagination, items_of(10))
+    drain(engine, spec, source)
+    before = read_watermark(engine, spec)
+    source.items = [item(3, DAY.start + timedelta(hours=20), title="corrected")]
+    update_spec = replace(spec, operation=Operation.UPDATE, update_buckets=1)
+    assert asked_again(engine, update_spec, source, ["3", "gone"]) is PlanStatus.COMPLETED
+    [row] = [row for row in rows_of(engine, ing_record) if row.provider_id == "3"]
+    assert (row.record["title"], row.refresh_checked_at) == ("corrected", NOW)
+    assert {row.status_code for row in rows_of(engine, ing_signal)} == {"DONE"}
+    assert due_ids(engine, update_spec, 0, NOW) == []
+    assert [row.reason_code for row in rows_of(engine, ing_record_quarantine)] == ["NOT_FOUND"]
+    assert read_watermark(engine, spec) == before
+
+
+def test_a_task_that_was_cancelled_is_not_worked_on(engine: Engine) -> None:
+    plan(engine, SPEC, DAY, Estimate())
+    transact(engine, lambda c: c.execute(update(ing_task).values(status_code=TaskStatus.CANCELLED)))
+    source = MemorySource(SPEC.pagination, items_of(3))
+    assert executor(engine, source).drain_everything() == 0
+    count = read(engine, lambda c: len(c.execute(select(ing_record.c.id)).all()))
+    assert (count, source.requests) == (0, [])
+    assert NOW.tzinfo is UTC
