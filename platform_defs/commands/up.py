@@ -21,13 +21,13 @@ def command(api_port: int | None, ui_port: int | None) -> None:
     up.json into PLATFORM_HOME. Ctrl-C or SIGTERM stops all of it.
     """
     began = time.monotonic()
-    # from here on a SIGTERM unwinds as Ctrl-C does, so that the lock file goes
+    # From here on SIGTERM raises an exception as Ctrl-C does, so that the lock file is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # imported here: `platform up --help` needs none of it
+    # imported here: `platform up --help` needs none of them
     from platform_defs.api.http.server import refuse_open_door
-    from platform_defs.supervisor.home import UpFile, only_one
-    from platform_defs.supervisor.ports import free_port, require_free
-    from platform_defs.supervisor.processes import LOOPBACK, environment, specs, url
+    from platform_defs.supervisor.home import UpFile, lock_home
+    from platform_defs.supervisor.ports import find_free_port, require_free_port
+    from platform_defs.supervisor.processes import LOOPBACK, child_environment, child_specs, local_url
 
     settings = Settings.load()
     chosen = {"api_port": api_port, "ui_port": ui_port}
@@ -36,29 +36,30 @@ def command(api_port: int | None, ui_port: int | None) -> None:
     if settings.api_port == settings.ui_port:
         raise click.UsageError(f"port {settings.api_port} cannot serve both the API and the UI")
 
-    with only_one(settings.home) as lock:
+    with lock_home(settings.home) as lock:
         up_path = settings.home / "up.json"
-        up_path.unlink(missing_ok=True)  # what a killed one left
-        require_free(settings.api_host, settings.api_port, "API", "--api-port")
-        require_free(settings.ui_host, settings.ui_port, "UI", "--ui-port")
+        up_path.unlink(missing_ok=True)  # left by a `platform up` that was killed
+        require_free_port(settings.api_host, settings.api_port, "API", "--api-port")
+        require_free_port(settings.ui_host, settings.ui_port, "UI", "--ui-port")
 
         from platform_defs import dagster_instance
         from platform_defs.connections import open_database
-        from platform_defs.supervisor.demo import demo_key
+        from platform_defs.supervisor.demo import ensure_demo_key
         from platform_defs.supervisor.output import Output
         from platform_defs.supervisor.supervisor import Supervisor
         from platform_defs.upgrade import upgrade_stores
 
         upgrade_stores(settings)
         with open_database(settings, pool_size=1) as engine:
-            key = demo_key(engine, settings.home)
+            key = ensure_demo_key(engine, settings.home)
         dagster_instance.prepare(settings)
-        code_port = free_port(LOOPBACK)
+        code_port = find_free_port(LOOPBACK)
         workspace = dagster_instance.write_workspace(settings, LOOPBACK, code_port)
 
-        api, ui = url(settings.api_host, settings.api_port), url(settings.ui_host, settings.ui_port)
+        api = local_url(settings.api_host, settings.api_port)
+        ui = local_url(settings.ui_host, settings.ui_port)
         up_file = UpFile(up_path, {"api": api, "ui": ui, "demo_key": key})
-        children = specs(settings, code_port, workspace, environment(settings))
+        children = child_specs(settings, code_port, workspace, child_environment(settings))
         output = Output([child.name for child in children])
         table_shown = False
 
@@ -71,6 +72,6 @@ def command(api_port: int | None, ui_port: int | None) -> None:
                 output.table(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
 
         try:
-            asyncio.run(Supervisor(children, output, on_change=on_change, held=[lock]).run())
+            asyncio.run(Supervisor(children, output, on_change=on_change, descriptors=[lock]).run())
         finally:
             up_file.remove()

@@ -1,7 +1,7 @@
 """Runs one of Dagster's processes once the code server answers: `python -m … HOST PORT MODULE ARGUMENT…`.
 
-A webserver or daemon that starts before it shows a load error, the daemon for a whole minute. Starting them when it
-answers would cost seconds: so they start at once, import, and wait here.
+A webserver or daemon that runs before the code server answers shows a load error, the daemon for a whole minute. But
+importing Dagster takes seconds. So the process starts at once, imports its module, and then waits for the code server.
 """
 
 import importlib
@@ -10,17 +10,17 @@ import sys
 import time
 
 from platform_defs.supervisor.child import NotReady
-from platform_defs.supervisor.probes import grpc_ping
+from platform_defs.supervisor.probes import code_server_probe
 
-# what each of them imports first, where nearly all of its start goes
+# The module that each process imports first, which takes nearly all of its start.
 IMPORTS = {"dagster_webserver": "dagster_webserver.cli", "dagster._daemon": "dagster._daemon.cli"}
-PATIENCE_S = 120.0
+WAIT_S = 120.0
 
 
 def main() -> None:
     host, port, module, *arguments = sys.argv[1:]
     importlib.import_module(IMPORTS[module])
-    probe, deadline = grpc_ping(host, int(port)), time.monotonic() + PATIENCE_S
+    probe, deadline = code_server_probe(host, int(port)), time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         try:
             probe(0.0)

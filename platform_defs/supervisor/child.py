@@ -1,4 +1,4 @@
-"""What a child is, how it is started behind its guard, and how long to wait before it is started again."""
+"""A child process of the supervisor: its description, its start behind a guard, and the wait before a restart."""
 
 import asyncio
 import os
@@ -25,20 +25,24 @@ class StartFailed(PlatformError):
 
 
 def always_ready(started_at: float) -> None:
-    """The probe of a child that has nothing to ask."""
+    """The probe of a child that cannot be asked: it counts as ready once it has started."""
 
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """One process to keep running. The probe gets the child's start (epoch seconds) and raises NotReady or Broken."""
+    """One process to keep running.
+
+    `probe` is called with the time of the child's start in epoch seconds; it raises NotReady or Broken, or returns if
+    the child is ready. `grace_s` is the time between the request to stop and the kill. Processes that the child has
+    started are ended when it crashes, unless `keep_descendants_on_crash` says that its successor takes them over.
+    """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] | None = None
     probe: Callable[[float], None] = always_ready
     grace_s: float = 6.0
-    # a crash ends what the child has started, unless its successor knows how to take it over
-    leaves_rest: bool = False
+    keep_descendants_on_crash: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Backoff:
     healthy_s: float = 30.0
 
     def failures(self, before: int, lived_s: float) -> int:
-        """The failures in a row after one more end; a healthy life wipes out those before it."""
+        """The number of failures in a row, one more than `before`; a child that lived for `healthy_s` starts at 1."""
         return 1 if lived_s >= self.healthy_s else before + 1
 
     def delay(self, failures: int) -> float:
@@ -58,7 +62,9 @@ class Backoff:
 
 
 class GuardedProcess:
-    """A running child; all orders go through its guard, which alone can tell its process from a reused number."""
+    """A running child. Stop and kill go through its guard: as the parent, only the guard can be sure that the child's
+    process number has not been reused for another process.
+    """
 
     def __init__(self, guard: asyncio.subprocess.Process, lifeline: int, report: int, log: int) -> None:
         self.guard = guard
@@ -67,20 +73,20 @@ class GuardedProcess:
         self._log = log
 
     @classmethod
-    async def start(cls, spec: ChildSpec, held: Sequence[int]) -> "GuardedProcess":
-        """`held` are descriptors that stay open until the guard ends, such as that of the lock."""
+    async def start(cls, spec: ChildSpec, descriptors: Sequence[int]) -> "GuardedProcess":
+        """The guard keeps `descriptors` open until it ends, such as the one of the home's lock."""
         (lifeline_in, lifeline), (report, report_out), (log, log_out) = os.pipe(), os.pipe(), os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", str(Path(guard.__file__)), str(lifeline_in), str(report_out)),
-                "leave" if spec.leaves_rest else "end",
+                "keep" if spec.keep_descendants_on_crash else "end",
                 *spec.command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log_out,
                 stderr=log_out,
                 env=None if spec.environment is None else dict(spec.environment),
-                pass_fds=(lifeline_in, report_out, *held),
-                # Ctrl-C in the terminal is for the supervisor alone
+                pass_fds=(lifeline_in, report_out, *descriptors),
+                # Ctrl-C in the terminal must reach only the supervisor, which then stops the children in order
                 start_new_session=True,
             )
         except BaseException:
@@ -93,12 +99,12 @@ class GuardedProcess:
         return cls(process, lifeline, report, log)
 
     async def pid(self) -> int:
-        """The child's own pid, as its guard reports it once; 0 if the guard ended before."""
+        """The pid of the child itself, which its guard reports once; 0 if the guard ended before it could."""
         with os.fdopen(self._report, "rb") as report:
             return int(await asyncio.to_thread(report.read) or 0)
 
     async def lines(self) -> AsyncIterator[str]:
-        """What the child and all it started write, until the last of them closed it."""
+        """The output of the child and its descendants, line by line, until the last of them has closed it."""
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._log, "rb")
@@ -113,22 +119,22 @@ class GuardedProcess:
         finally:
             transport.close()
 
-    def ask(self) -> None:
-        self._order(b"T")
+    def ask_to_stop(self) -> None:
+        self._send_order(b"T")
 
     def kill(self) -> None:
-        self._order(b"K")
+        self._send_order(b"K")
 
-    def _order(self, order: bytes) -> None:
+    def _send_order(self, order: bytes) -> None:
         try:
             os.write(self._lifeline, order)
         except BrokenPipeError:
-            return
+            return  # the guard has ended
 
     async def wait(self) -> int:
         """The child's exit code; negative if the guard itself was killed."""
         return await self.guard.wait()
 
     def close(self) -> None:
-        """Ends the lifeline; a guard that still runs now kills what it guards."""
+        """Closes the lifeline; a guard that still runs then ends its child and all descendants."""
         os.close(self._lifeline)

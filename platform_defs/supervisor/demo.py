@@ -11,11 +11,11 @@ from platform_defs.access.tenants import DEMO_TENANT, add_tenant
 from platform_defs.errors import AccessError
 
 
-def demo_key(engine: Engine, home: Path) -> str:
-    """The key in the home's demo.key; a new one where the file is missing or this database does not know its key."""
+def ensure_demo_key(engine: Engine, home: Path) -> str:
+    """The key in the home's demo.key; a new one if the file is missing or the database does not accept its key."""
     add_tenant(engine, DEMO_TENANT)
     path = home / "demo.key"
-    if path.exists() and _is_valid(engine, key := path.read_text(encoding="utf-8").strip()):
+    if path.exists() and _has_all_scopes(engine, key := path.read_text(encoding="utf-8").strip()):
         return key
     key = issue_key(engine, "demo", SCOPES, source_type=SourceType.COMPUTE, tenant_id=DEMO_TENANT.id)
     path.unlink(missing_ok=True)
@@ -25,9 +25,9 @@ def demo_key(engine: Engine, home: Path) -> str:
     return key
 
 
-def _is_valid(engine: Engine, key: str) -> bool:
+def _has_all_scopes(engine: Engine, key: str) -> bool:
     try:
-        # a key from before a scope was added opens less than the demo promises
+        # A key issued before a scope was added to the platform lacks that scope.
         return verify_key(engine, key).scopes >= set(SCOPES)
     except AccessError:
         return False

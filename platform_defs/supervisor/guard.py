@@ -1,9 +1,10 @@
-"""The guard of one child: a process that ends the child with everything it started when the supervisor says so or dies.
+"""The guard of one child: a process that ends the child and its descendants when the supervisor says so or dies.
 
-Run by path as `python -I -S guard.py LIFELINE REPORT REST COMMAND…`, so it imports nothing but the standard library.
+Run by path as `python -I -S guard.py LIFELINE REPORT DESCENDANTS COMMAND…`, so it imports only the standard library.
 LIFELINE is the read end of a pipe whose write end only the supervisor has: `T` asks the child to stop, `K` kills it,
-and the end of the file means that the supervisor is gone, however it went. REPORT takes the child's pid. REST says what
-happens to what a child that crashed has started: `end` ends it, `leave` leaves it to the child's successor.
+and the end of the file means that the supervisor is gone, for whatever reason. The guard writes the child's pid to
+REPORT. DESCENDANTS says what happens after a crash of the child to the processes that it started: `end` ends them,
+`keep` keeps them for the child's successor.
 """
 
 import ctypes
@@ -14,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-ORPHAN_GRACE_S = 2.0  # what a child gets when the supervisor was killed
-REST_GRACE_S = 1.5  # what the child's own children get after it ended
+ORPHAN_GRACE_S = 2.0  # for a child whose supervisor was killed
+DESCENDANTS_GRACE_S = 1.5  # for the descendants of a child that has ended
 KILL_AGAIN_S = 0.05
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -28,12 +29,16 @@ def _prctl(option: int, value: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Whatever a descendant leaves behind becomes a child of this process, also when it left its process group."""
+    """Orphaned descendants become children of this process, even those that left its process group."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def children_of_all() -> dict[int, list[int]]:
-    """Every process under its parent. The dead that nobody reaped count: one that dies while we look hides no child."""
+def children_by_parent() -> dict[int, list[int]]:
+    """The process numbers of this machine by parent.
+
+    Dead processes that nobody has reaped are included: a process that dies during the search must not hide its
+    children.
+    """
     found: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -46,7 +51,7 @@ def children_of_all() -> dict[int, list[int]]:
 
 
 def descendants(root: int) -> list[int]:
-    children, found, queue = children_of_all(), [], [root]
+    children, found, queue = children_by_parent(), [], [root]
     while queue:
         below = children.get(queue.pop(), [])
         found += below
@@ -55,10 +60,10 @@ def descendants(root: int) -> list[int]:
 
 
 def own_children() -> list[int]:
-    return children_of_all().get(os.getpid(), []) if ON_LINUX else []
+    return children_by_parent().get(os.getpid(), []) if ON_LINUX else []
 
 
-def send(pids: list[int], number: int) -> None:
+def send_signal(pids: list[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -67,22 +72,24 @@ def send(pids: list[int], number: int) -> None:
 
 
 class Guard:
-    def __init__(self, lifeline: int, leaves_rest: bool, command: list[str]) -> None:
+    """Starts the child, whose pid is `leader`, obeys the supervisor's orders, and ends the descendants of the child."""
+
+    def __init__(self, lifeline: int, keep_descendants: bool, command: list[str]) -> None:
         self.lifeline: int | None = lifeline
-        self.leaves_rest = leaves_rest
+        self.keep_descendants = keep_descendants
         self.command = command
         self.status: int | None = None
         self.kill_at: float | None = None
-        self.asked = False
-        self.rest_asked = False
+        self.stop_asked = False
+        self.descendants_asked = False
         self.wake, wake_end = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_end, False)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        # handlers, not SIG_IGN: what is ignored would stay ignored in the child
+        # Empty handlers, because a signal ignored with SIG_IGN would stay ignored in the child.
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self.ask())
+        signal.signal(signal.SIGTERM, lambda *_: self.ask_to_stop())
 
     def start(self) -> int:
         guard = os.getpid()
@@ -94,7 +101,7 @@ class Guard:
     def _become_child(self, guard: int) -> None:
         try:
             os.setpgid(0, 0)
-            # the guard itself may be killed
+            # If the guard is killed, the kernel kills the child.
             _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != guard:
                 os._exit(1)
@@ -106,38 +113,39 @@ class Guard:
         finally:
             os._exit(127)
 
-    def ask(self) -> None:
-        if self.status is None and not self.asked:
-            self.asked = True
-            send([self.leader], signal.SIGTERM)
+    def ask_to_stop(self) -> None:
+        if self.status is None and not self.stop_asked:
+            self.stop_asked = True
+            send_signal([self.leader], signal.SIGTERM)
 
     def run(self) -> int:
-        """Returns the child's exit code once neither it nor anything it started is left."""
+        """Returns the child's exit code once neither the child nor a descendant is left, or none has to be ended."""
         while True:
             self._reap()
             timeout = None
-            if self.status is not None and self.leaves_rest and not self._stops():
+            if self.status is not None and self.keep_descendants and not self._stop_was_requested():
                 return self.status
             if self.status is not None or self._must_kill():
-                rest = self._rest()
-                if self.status is not None and not rest:
+                remaining = self._remaining()
+                if self.status is not None and not remaining:
                     return self.status
-                timeout = self._press(rest)
+                timeout = self._end_remaining(remaining)
             elif self.kill_at is not None:
                 timeout = self.kill_at - time.monotonic()
             self._listen(timeout)
 
-    def _stops(self) -> bool:
-        """Whether the child was meant to end: then nothing of it may stay."""
-        return self.asked or self.lifeline is None or self.kill_at is not None
+    def _stop_was_requested(self) -> bool:
+        """Whether the child ended because it had to stop and not by a crash: then no descendant may stay."""
+        return self.stop_asked or self.lifeline is None or self.kill_at is not None
 
-    def _press(self, rest: list[int]) -> float:
-        if not self.rest_asked and not self._must_kill():
-            self.rest_asked = True
-            send(rest, signal.SIGTERM)
-            self._kill_in(REST_GRACE_S)
+    def _end_remaining(self, remaining: list[int]) -> float:
+        """Asks the processes to end, or kills them when their grace is over; returns the seconds to the next look."""
+        if not self.descendants_asked and not self._must_kill():
+            self.descendants_asked = True
+            send_signal(remaining, signal.SIGTERM)
+            self._kill_in(DESCENDANTS_GRACE_S)
         if self._must_kill():
-            send(rest, signal.SIGKILL)
+            send_signal(remaining, signal.SIGKILL)
         return KILL_AGAIN_S
 
     def _must_kill(self) -> bool:
@@ -147,7 +155,8 @@ class Guard:
         moment = time.monotonic() + seconds
         self.kill_at = moment if self.kill_at is None else min(moment, self.kill_at)
 
-    def _rest(self) -> list[int]:
+    def _remaining(self) -> list[int]:
+        """The processes that still have to end; where there is no /proc, the child's process group."""
         if ON_LINUX:
             return descendants(os.getpid())
         try:
@@ -177,10 +186,10 @@ class Guard:
             orders = os.read(self.lifeline, 64)
             if not orders:
                 self.lifeline = None
-                self.ask()
+                self.ask_to_stop()
                 self._kill_in(ORPHAN_GRACE_S)
             if b"T" in orders:
-                self.ask()
+                self.ask_to_stop()
             if b"K" in orders:
                 self._kill_in(0)
 
@@ -188,7 +197,7 @@ class Guard:
 def main() -> None:
     lifeline, report = int(sys.argv[1]), int(sys.argv[2])
     adopt_orphans()
-    guard = Guard(lifeline, sys.argv[3] == "leave", sys.argv[4:])
+    guard = Guard(lifeline, sys.argv[3] == "keep", sys.argv[4:])
     os.write(report, str(guard.start()).encode())
     os.close(report)
     os._exit(guard.run())

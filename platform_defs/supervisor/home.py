@@ -1,4 +1,4 @@
-"""The files by which `platform up` is known in PLATFORM_HOME: the lock that admits one, and up.json for programs."""
+"""The files of `platform up` in PLATFORM_HOME: the lock that admits one supervisor, and up.json for programs."""
 
 import fcntl
 import json
@@ -15,12 +15,15 @@ LEFTOVERS_END_WITHIN_S = 10.0
 
 
 class AlreadyUp(PlatformError):
-    """Another `platform up` has this home."""
+    """Another `platform up` runs on this home."""
 
 
 @contextmanager
-def only_one(home: Path) -> Iterator[int]:
-    """Holds the home's lock; yields its descriptor, which the guards keep so that leftovers of a killed one count."""
+def lock_home(home: Path) -> Iterator[int]:
+    """Holds the home's lock and yields its descriptor.
+
+    The guards keep the descriptor open, so that the lock stays until the last process of a killed supervisor has ended.
+    """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = home / "up.lock"
     descriptor = _lock(path, time.monotonic() + LEFTOVERS_END_WITHIN_S)
@@ -41,25 +44,25 @@ def _lock(path: Path, deadline: float) -> int:
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode()
             os.close(descriptor)
-            if not holder.isdigit() or _lives(int(holder)) or time.monotonic() >= deadline:
+            if not holder.isdigit() or _is_alive(int(holder)) or time.monotonic() >= deadline:
                 who = f" (pid {holder})" if holder.isdigit() else ""
                 raise AlreadyUp(f"the platform is already up in {path.parent}{who}") from None
-            time.sleep(0.1)  # it was killed, and its guards are about to end what it left
+            time.sleep(0.1)  # the holder was killed, and its guards are about to end its processes
             continue
-        if _is_still(path, descriptor):
+        if _is_same_file(path, descriptor):
             return descriptor
         os.close(descriptor)
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
-    """False where the holder before removed the file after we had opened it."""
+def _is_same_file(path: Path, descriptor: int) -> bool:
+    """False if the previous holder removed the file after this process had opened it."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -71,7 +74,7 @@ def _lives(pid: int) -> bool:
 
 @dataclass(frozen=True)
 class UpFile:
-    """up.json: present while everything is ready, with the children's present pids."""
+    """up.json: exists while everything is ready, and names the present pid of each child."""
 
     path: Path
     content: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +82,7 @@ class UpFile:
     def write(self, pids: Mapping[str, int]) -> None:
         partial = self.path.with_suffix(".partial")
         text = json.dumps({**self.content, "pids": dict(pids)}, indent=2) + "\n"
-        # it holds the demo key
+        # Only the owner may read the file, because it holds the demo key.
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""What `platform up` shows: each child's lines behind its name, and the table of addresses."""
+"""The output of `platform up`: the lines of each child behind its name, and the table of addresses."""
 
 import os
 import re
@@ -14,6 +14,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Output:
+    """Writes lines to the terminal and remembers the last lines of each child, for the report of a failed start."""
+
     def __init__(self, names: Iterable[str], stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self._coloured = self._stream.isatty() and not os.environ.get("NO_COLOR")
@@ -32,7 +34,7 @@ class Output:
         self._write(f"{self._prefixes[name]}{text if self._coloured else plain}\n")
 
     def say(self, text: str) -> None:
-        """A line of the supervisor's own."""
+        """Writes a line of the supervisor itself."""
         self.line("up", text)
 
     def table(self, title: str, rows: Iterable[tuple[str, str]]) -> None:
@@ -49,12 +51,12 @@ class Output:
             self._stream.write(text)
             self._stream.flush()
         except (BrokenPipeError, ValueError):
-            # `platform up | head` must not take the platform down
+            # The platform goes on when its reader leaves, as in `platform up | head`.
             self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 class LineSplitter:
-    """Bytes in, lines out; a line without end is cut so that it cannot fill the memory."""
+    """Turns bytes into lines; a line that never ends is cut so that it cannot fill the memory."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -64,12 +66,12 @@ class LineSplitter:
         if len(self._rest) > LONGEST_LINE:
             lines.append(self._rest)
             self._rest = b""
-        return [_text(line) for line in lines]
+        return [_decode(line) for line in lines]
 
     def end(self) -> list[str]:
         rest, self._rest = self._rest, b""
-        return [_text(rest)] if rest else []
+        return [_decode(rest)] if rest else []
 
 
-def _text(line: bytes) -> str:
+def _decode(line: bytes) -> str:
     return line.decode("utf-8", errors="replace").rstrip("\r")

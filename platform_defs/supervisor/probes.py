@@ -1,4 +1,4 @@
-"""How a child is asked whether it is ready; mostly standard library, since every import delays the start."""
+"""Probes that ask a child whether it is ready. They import little, because every import delays the start."""
 
 import json
 import urllib.error
@@ -14,9 +14,11 @@ from platform_defs.settings import Settings
 from platform_defs.supervisor.child import Broken, NotReady
 from platform_defs.work import runners
 
+Probe = Callable[[float], None]
+
 TIMEOUT_S = 3.0
 UNREACHABLE = "DagsterUserCodeUnreachableError"
-# the platform's own addresses must not go through a proxy of the environment
+# Requests to the platform's own addresses must not go through a proxy that the environment names.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 _LOCATIONS = """{ workspaceOrError { __typename
@@ -27,15 +29,17 @@ _DAEMONS = """{ instance { daemonHealth { allDaemonStatuses {
   daemonType required healthy lastHeartbeatTime lastHeartbeatErrors { message } } } } }"""
 
 
-def http_ok(url: str) -> Callable[[float], None]:
+def http_probe(url: str) -> Probe:
+    """Ready when the URL answers with success."""
+
     def probe(started_at: float) -> None:
         _request(urllib.request.Request(url))
 
     return probe
 
 
-def grpc_ping(host: str, port: int) -> Callable[[float], None]:
-    """Dagster's code server answers an empty Ping; asked without Dagster, whose import costs two seconds."""
+def code_server_probe(host: str, port: int) -> Probe:
+    """Ready when Dagster's code server answers a ping. Sent without Dagster, whose import takes two seconds."""
 
     def probe(started_at: float) -> None:
         import grpc  # type: ignore[import-untyped]
@@ -49,8 +53,8 @@ def grpc_ping(host: str, port: int) -> Callable[[float], None]:
     return probe
 
 
-def location_loaded(ui: str, location: str) -> Callable[[float], None]:
-    """The UI answers, and it has loaded the code location."""
+def webserver_probe(ui: str, location: str) -> Probe:
+    """Ready when the UI answers and has loaded the code location."""
 
     def probe(started_at: float) -> None:
         workspace = _graphql(ui, _LOCATIONS)["workspaceOrError"]
@@ -63,13 +67,16 @@ def location_loaded(ui: str, location: str) -> Callable[[float], None]:
         if loaded["__typename"] == "PythonError":
             if loaded["className"] == UNREACHABLE:
                 raise NotReady("the webserver does not reach the code server yet")
-            raise Broken(f"code location {location} does not load: {_reason(loaded)}")
+            raise Broken(f"code location {location} does not load: {_load_error(loaded)}")
 
     return probe
 
 
-def daemon_healthy(ui: str) -> Callable[[float], None]:
-    """Every daemon that the instance needs has sent a heartbeat since this start: older ones count for minutes."""
+def daemon_probe(ui: str) -> Probe:
+    """Ready when every daemon that the instance needs has sent a heartbeat since this start.
+
+    Dagster itself calls a daemon healthy for minutes after its last heartbeat, which may be one before the start.
+    """
 
     def probe(started_at: float) -> None:
         statuses = _graphql(ui, _DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
@@ -84,8 +91,8 @@ def daemon_healthy(ui: str) -> Callable[[float], None]:
     return probe
 
 
-def runner_loaded(settings: Settings) -> Callable[[float], None]:
-    """A runner that started since has the definitions in its fork server, or says why it cannot."""
+def runner_probe(settings: Settings) -> Probe:
+    """Ready when a runner that started since has loaded the definitions; broken when it says that it cannot."""
 
     def probe(started_at: float) -> None:
         try:
@@ -102,8 +109,8 @@ def runner_loaded(settings: Settings) -> Callable[[float], None]:
     return probe
 
 
-def _reason(error: dict[str, Any]) -> str:
-    """One line; a syntax error's message spreads file, source and reason over several."""
+def _load_error(error: dict[str, Any]) -> str:
+    """The reason in one line: the message of a syntax error has several, for file, source and reason."""
     cause = error.get("cause") or {}
     lines = [line.strip() for line in (cause.get("message") or error["message"]).splitlines()]
     return " ".join(line for line in lines if line.strip("^~ "))[:500] or str(error.get("className"))

@@ -1,4 +1,4 @@
-"""The platform's processes: what each is started with and when it counts as ready."""
+"""The processes of the platform: the command and environment of each, and the probe that says when it is ready."""
 
 import os
 import sys
@@ -15,15 +15,15 @@ from platform_defs.work.runners import STOP_GRACE_S
 LOOPBACK = "127.0.0.1"
 
 
-def url(host: str, port: int) -> str:
-    """Where a browser on this machine finds what listens there."""
+def local_url(host: str, port: int) -> str:
+    """The URL under which a browser on this machine reaches a server that listens on the host and port."""
     reachable = {"0.0.0.0": LOOPBACK, "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{reachable}:{port}"
 
 
-def environment(settings: Settings) -> dict[str, str]:
+def child_environment(settings: Settings) -> dict[str, str]:
     variables = dict(os.environ)
-    # without bytecode every process compiles Dagster again
+    # Without bytecode files every process would compile Dagster again.
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
     scripts = sysconfig.get_path("scripts")
     return variables | {
@@ -36,9 +36,9 @@ def environment(settings: Settings) -> dict[str, str]:
     }
 
 
-def specs(settings: Settings, code_port: int, workspace: Path, variables: Mapping[str, str]) -> list[ChildSpec]:
-    """Everything that `platform up` keeps running; one more process is one more entry."""
-    ui = url(settings.ui_host, settings.ui_port)
+def child_specs(settings: Settings, code_port: int, workspace: Path, variables: Mapping[str, str]) -> list[ChildSpec]:
+    """The processes that `platform up` keeps running."""
+    ui = local_url(settings.ui_host, settings.ui_port)
     platform = str(Path(sysconfig.get_path("scripts"), "platform"))
     python, at = (sys.executable, "-m"), (LOOPBACK, str(code_port))
     after_code_server = (*python, "platform_defs.supervisor.after_code_server", *at)
@@ -48,7 +48,7 @@ def specs(settings: Settings, code_port: int, workspace: Path, variables: Mappin
             "code-server",
             (*python, "dagster", "code-server", "start", "--host", LOOPBACK, "--port", str(code_port), *location),
             variables,
-            probes.grpc_ping(LOOPBACK, code_port),
+            probes.code_server_probe(LOOPBACK, code_port),
         ),
         ChildSpec(
             "webserver",
@@ -57,21 +57,21 @@ def specs(settings: Settings, code_port: int, workspace: Path, variables: Mappin
                 *("-h", settings.ui_host, "-p", str(settings.ui_port)),
             ),
             variables,
-            probes.location_loaded(ui, dagster_instance.LOCATION),
-            # it holds nothing that could be lost, but waits for every browser that has the UI open
+            probes.webserver_probe(ui, dagster_instance.LOCATION),
+            # It would wait for every browser that has the UI open, but has nothing that a kill could lose.
             grace_s=3.0,
         ),
         ChildSpec(
             "daemon",
             (*after_code_server, "dagster._daemon", "run", "-w", str(workspace)),
             variables,
-            probes.daemon_healthy(ui),
+            probes.daemon_probe(ui),
         ),
         ChildSpec(
             "api",
             (platform, "serve"),
             variables,
-            probes.http_ok(url(settings.api_host, settings.api_port) + "/readyz"),
+            probes.http_probe(local_url(settings.api_host, settings.api_port) + "/readyz"),
         ),
     ]
     if dagster_instance.uses_warm_launcher(settings):
@@ -80,10 +80,10 @@ def specs(settings: Settings, code_port: int, workspace: Path, variables: Mappin
                 "runner",
                 (platform, "runner"),
                 variables,
-                probes.runner_loaded(settings),
-                # its runs get their grace first
+                probes.runner_probe(settings),
+                # The runner stops its runs first, which takes up to STOP_GRACE_S.
                 grace_s=STOP_GRACE_S + 3.0,
-                leaves_rest=True,
+                keep_descendants_on_crash=True,
             )
         )
     return children

@@ -1,4 +1,4 @@
-"""The supervisor itself: starts the children, waits until all are ready, restarts those that end, stops all at once."""
+"""The supervisor: starts the children, waits until all are ready, restarts those that end, and stops them together."""
 
 import asyncio
 import os
@@ -8,27 +8,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from platform_defs.supervisor.child import Backoff, Broken, ChildSpec, GuardedProcess, NotReady, StartFailed
-from platform_defs.supervisor.guard import adopt_orphans, descendants, own_children, send
+from platform_defs.supervisor.guard import adopt_orphans, descendants, own_children, send_signal
 from platform_defs.supervisor.output import Output
 
-LAST_LINES_S = 0.5
+LAST_LINES_WAIT_S = 0.5
 REAP_EVERY_S = 2.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
-class Limits:
+class SupervisorLimits:
+    """How long and how often the supervisor tries; tests shorten the times."""
+
     start_s: float = 180.0
     start_attempts: int = 3
     probe_every_s: float = 0.15
-    # between the last child's grace and the promise that a stop takes at most 10 s
+    # Time for killed children to end. With the longest grace of a child it stays below 10 s, the promise of a stop.
     after_kill_s: float = 2.0
     shown_lines: int = 15
     backoff: Backoff = field(default_factory=Backoff)
 
 
 class Supervisor:
-    """`on_change` gets the pids when everything became ready, and again whenever a child was restarted after that."""
+    """Keeps the children running until a stop is requested.
+
+    `on_change` is called with the pids when all children have become ready, and after every later restart of one.
+    `descriptors` stay open until the last guard has ended.
+    """
 
     def __init__(
         self,
@@ -36,17 +42,17 @@ class Supervisor:
         output: Output,
         *,
         on_change: Callable[[Mapping[str, int]], None],
-        held: Sequence[int] = (),
-        limits: Limits | None = None,
+        descriptors: Sequence[int] = (),
+        limits: SupervisorLimits | None = None,
     ) -> None:
         self._specs = specs
         self._output = output
         self._on_change = on_change
-        self._held = held
-        self._limits = limits or Limits()
+        self._descriptors = descriptors
+        self._limits = limits or SupervisorLimits()
         self._running: dict[str, GuardedProcess] = {}
         self._pids: dict[str, int] = {}
-        self._missing: dict[str, str] = {spec.name: "not started" for spec in specs}
+        self._not_ready: dict[str, str] = {spec.name: "not started" for spec in specs}
         self._all_ready = False
         self._reaping: asyncio.Task[None] | None = None
 
@@ -60,7 +66,7 @@ class Supervisor:
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._on_signal)
         late = loop.call_later(self._limits.start_s, self._on_late_start)
-        tasks = [asyncio.create_task(self._keep(spec)) for spec in self._specs]
+        tasks = [asyncio.create_task(self._keep_running(spec)) for spec in self._specs]
         for task in tasks:
             task.add_done_callback(self._on_task_done)
         try:
@@ -76,12 +82,13 @@ class Supervisor:
             self._output.say("stopping")
             self._end.set_result(None)
         elif self._stopping.is_set():
-            for process in self._running.values():  # asked twice: at once
+            # The second signal: whoever sends it does not want to wait for the grace.
+            for process in self._running.values():
                 process.kill()
 
     def _on_late_start(self) -> None:
         if not self._all_ready:
-            waiting = "; ".join(f"{name}: {reason}" for name, reason in self._missing.items())
+            waiting = "; ".join(f"{name}: {reason}" for name, reason in self._not_ready.items())
             self._fail(f"not ready after {self._limits.start_s:.0f} s: {waiting}")
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
@@ -92,11 +99,11 @@ class Supervisor:
         if not self._end.done():
             self._end.set_exception(StartFailed(reason))
 
-    async def _keep(self, spec: ChildSpec) -> None:
+    async def _keep_running(self, spec: ChildSpec) -> None:
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
-            code = await self._live_once(spec)
+            code = await self._run_once(spec)
             if self._stopping.is_set():
                 return
             failures = self._limits.backoff.failures(failures, time.monotonic() - started)
@@ -105,16 +112,16 @@ class Supervisor:
                     spec.name, f"{spec.name} ended {failures} times during the start (exit code {code})"
                 )
                 return
-            if spec.leaves_rest:
+            if spec.keep_descendants_on_crash:
                 self._reaping = self._reaping or asyncio.create_task(self._reap_strays())
             delay = self._limits.backoff.delay(failures)
             self._output.say(f"{spec.name} ended with exit code {code}; starting it again in {delay:g} s")
             await self._sleep_unless_stopped(delay)
 
-    async def _live_once(self, spec: ChildSpec) -> int:
+    async def _run_once(self, spec: ChildSpec) -> int:
         started_at = time.time()
         async with self._spawning:
-            process = await GuardedProcess.start(spec, self._held)
+            process = await GuardedProcess.start(spec, self._descriptors)
             self._running[spec.name] = process
         logs = asyncio.create_task(self._copy_lines(spec.name, process))
         probing: asyncio.Task[None] | None = None
@@ -122,14 +129,14 @@ class Supervisor:
             self._pids[spec.name] = await process.pid()
             probing = asyncio.create_task(self._probe(spec, started_at))
             if self._stopping.is_set():
-                process.ask()
+                process.ask_to_stop()
             if self._all_ready:
                 self._on_change({spec.name: self._pids[spec.name] for spec in self._specs})
             code = await process.wait()
             if code < 0:
                 await self._end_strays()
-            # what a crashed child leaves to its successor may hold the log open for as long as it lives
-            await asyncio.wait([logs], timeout=LAST_LINES_S if spec.leaves_rest else None)
+            # Descendants kept for the successor may hold the output open for as long as they live.
+            await asyncio.wait([logs], timeout=LAST_LINES_WAIT_S if spec.keep_descendants_on_crash else None)
             return code
         finally:
             if probing:
@@ -147,8 +154,8 @@ class Supervisor:
             try:
                 await asyncio.to_thread(spec.probe, started_at)
             except NotReady as reason:
-                if spec.name in self._missing:
-                    self._missing[spec.name] = str(reason)
+                if spec.name in self._not_ready:
+                    self._not_ready[spec.name] = str(reason)
             except Broken as reason:
                 if self._all_ready:
                     self._output.say(f"{spec.name}: {reason}")
@@ -165,7 +172,7 @@ class Supervisor:
             return
         if self._all_ready:
             self._output.say(f"{name} is ready again")
-        elif self._missing.pop(name, None) is not None and not self._missing:
+        elif self._not_ready.pop(name, None) is not None and not self._not_ready:
             self._all_ready = True
             self._on_change({spec.name: self._pids[spec.name] for spec in self._specs})
 
@@ -187,7 +194,7 @@ class Supervisor:
         self._stopping.set()
         loop = asyncio.get_running_loop()
         for process in self._running.values():
-            process.ask()
+            process.ask_to_stop()
         kills = [loop.call_later(spec.grace_s, self._kill, spec.name) for spec in self._specs]
         longest = max((spec.grace_s for spec in self._specs), default=0.0)
         _, late = await asyncio.wait(tasks, timeout=longest + self._limits.after_kill_s)
@@ -206,16 +213,16 @@ class Supervisor:
             process.kill()
 
     async def _end_strays(self) -> None:
-        """A guard that was itself killed leaves its child's children to us, because this process adopts orphans."""
+        """Kills the descendants of guards that were killed; this process has adopted them."""
         async with self._spawning:
             guards = {process.guard.pid for process in self._running.values()}
             while strays := [pid for pid in own_children() if pid not in guards]:
                 for stray in strays:
-                    send([*descendants(stray), stray], signal.SIGKILL)
+                    send_signal([*descendants(stray), stray], signal.SIGKILL)
                     await asyncio.to_thread(os.waitpid, stray, 0)
 
     async def _reap_strays(self) -> None:
-        """What a crashed child left to its successor is ours to bury when it ends."""
+        """Reaps descendants that a crashed child left to its successor; this process has adopted them."""
         while not self._stopping.is_set():
             async with self._spawning:
                 guards = {process.guard.pid for process in self._running.values()}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from platform_defs.errors import PlatformError
 from platform_defs.supervisor.child import Backoff, Broken, ChildSpec, NotReady
-from platform_defs.supervisor.home import UpFile, only_one
+from platform_defs.supervisor.home import UpFile, lock_home
 from platform_defs.supervisor.output import Output
-from platform_defs.supervisor.supervisor import Limits, Supervisor
+from platform_defs.supervisor.supervisor import Supervisor, SupervisorLimits
 
 
 def ready_when(path: Path):
@@ -36,15 +36,15 @@ def main() -> None:
         )
         for child in wanted["children"]
     ]
-    limits = Limits(**wanted.get("limits", {}), backoff=Backoff(**wanted.get("backoff", {})))
+    limits = SupervisorLimits(**wanted.get("limits", {}), backoff=Backoff(**wanted.get("backoff", {})))
     try:
-        with only_one(home) as lock:
+        with lock_home(home) as lock:
             up_file = UpFile(
                 home / "up.json", {"api": "http://127.0.0.1:1", "ui": "http://127.0.0.1:2", "demo_key": "k"}
             )
             output = Output([spec.name for spec in specs])
             try:
-                asyncio.run(Supervisor(specs, output, on_change=up_file.write, held=[lock], limits=limits).run())
+                asyncio.run(Supervisor(specs, output, on_change=up_file.write, descriptors=[lock], limits=limits).run())
             finally:
                 up_file.remove()
     except PlatformError as error:

@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from platform_defs.supervisor.ports import free_port
+from platform_defs.supervisor.ports import find_free_port
 
 
 def platform_up(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -23,7 +23,7 @@ def platform_up(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_taken_port_is_one_line_that_names_it_and_nothing_is_started(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port, free = taken.getsockname()[1], free_port("127.0.0.1")
+        port, free = taken.getsockname()[1], find_free_port("127.0.0.1")
         for options in (("--api-port", port, "--ui-port", free), ("--ui-port", port, "--api-port", free)):
             answer = platform_up(tmp_path, *map(str, options))
             assert answer.returncode == 1
