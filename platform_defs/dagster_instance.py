@@ -1,4 +1,4 @@
-"""The Dagster instance of the platform: writes dagster.yaml and the workspace under PLATFORM_HOME."""
+"""The configuration of the platform's Dagster instance: dagster.yaml, workspace.yaml and the storage it names."""
 
 import os
 from pathlib import Path
@@ -13,13 +13,14 @@ from platform_defs.store.create_database import ensure_database
 
 LOCATION = "platform"
 MODULE = "platform_defs.definitions"
-# Dagster tells assets apart by case; a case-insensitive collation would merge them.
+# Names of assets may differ only by case. With a case-insensitive collation MySQL would take them for one.
 COLLATION = "utf8mb4_bin"
+# The folder of the embedded storage under DAGSTER_HOME.
 INSTANCE = "instance"
 
 
 def prepare(settings: Settings) -> Path:
-    """Creates what Dagster needs before any of its processes starts; returns DAGSTER_HOME."""
+    """Writes dagster.yaml and creates the storage, before any process of Dagster starts. Returns DAGSTER_HOME."""
     home = settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
     if "storage" not in _overrides(settings):
@@ -29,7 +30,7 @@ def prepare(settings: Settings) -> Path:
 
 
 def uses_warm_launcher(settings: Settings) -> bool:
-    """Whether runs are ours to execute, or some cluster's."""
+    """Whether our runner executes runs. The operator's own configuration may name another launcher instead."""
     return "run_launcher" not in _overrides(settings)
 
 
@@ -53,7 +54,7 @@ def _defaults(settings: Settings) -> dict[str, Any]:
     home = settings.dagster_home
     return {
         "telemetry": {"enabled": False},
-        "nux": {"enabled": False},  # the dialog that asks a first visitor for a mail address
+        "nux": {"enabled": False},  # A dialog that asks the first visitor for a mail address.
         "storage": _storage(settings.dagster_database_url, home),
         "local_artifact_storage": _configurable(
             "dagster._core.storage.root", "LocalArtifactStorage", base_dir=str(home)
@@ -63,10 +64,10 @@ def _defaults(settings: Settings) -> dict[str, Any]:
             "LocalComputeLogManager",
             base_dir=str(home / "storage"),
         ),
-        # a run is launched when it is asked for; waiting in order for a slot is the launcher's business
+        # Every run is launched at once: its row of work then waits for a slot of the runner.
         "run_coordinator": _configurable("dagster._core.run_coordinator", "DefaultRunCoordinator"),
         "run_launcher": _configurable("platform_defs.runner.launcher", "WarmRunLauncher"),
-        # a run may wait for a slot for long; one that died before it started is closed by the runner, not by this clock
+        # A run may wait long for a slot, so its age says nothing. The runner closes runs that died before the start.
         "run_monitoring": {
             "enabled": True,
             "start_timeout_seconds": 86_400,
@@ -77,7 +78,7 @@ def _defaults(settings: Settings) -> dict[str, Any]:
 
 
 def write_workspace(settings: Settings, host: str, port: int) -> Path:
-    """The workspace of webserver and daemon: one code server, so that both see the same definitions."""
+    """Writes the workspace of webserver and daemon. Both use the same code server, and so see the same definitions."""
     path = settings.dagster_home / "workspace.yaml"
     _write(path, {"load_from": [{"grpc_server": {"host": host, "port": port, "location_name": LOCATION}}]})
     return path
@@ -105,7 +106,7 @@ def _storage(url: URL | None, home: Path) -> dict[str, Any]:
         "custom": _configurable(
             "platform_defs.dagster_storage.mysql",
             "PooledMySQLStorage",
-            # by environment: the file must not hold a password
+            # From the environment, because the URL holds a password and the file must not.
             mysql_url={"env": "PLATFORM_DAGSTER_DB_URL"},
         )
     }
@@ -116,7 +117,7 @@ def _configurable(module: str, name: str, **config: Any) -> dict[str, Any]:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """What every process that opens the instance needs in its environment."""
+    """The variables that every process needs that opens the instance."""
     variables = {"DAGSTER_HOME": str(settings.dagster_home), "PLATFORM_HOME": str(settings.home)}
     if url := settings.dagster_database_url:
         variables["PLATFORM_DAGSTER_DB_URL"] = url.render_as_string(hide_password=False)
@@ -124,7 +125,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Replaces the file in one step: another process may be reading it."""
+    """Replaces the file in one step, because another process may be reading it."""
     partial = path.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     partial.replace(path)

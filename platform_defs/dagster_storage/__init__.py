@@ -1,1 +1,1 @@
-"""Dagster's own storages with one engine per process: as they come, they open another for nearly every statement."""
+"""Dagster's own storages, changed to keep one SQLAlchemy engine per process instead of one per statement."""

@@ -1,7 +1,7 @@
-"""Dagster's SQLite storage on engines that are kept, with one event log for all runs.
+"""Dagster's SQLite storage with one engine per process and one event log for all runs.
 
-Dagster's own builds an engine for every statement, so nothing is compiled only once; creates and stamps a database for
-every run; and reads all its migrations whenever an instance is opened. Together that is a third of a short run.
+Dagster's own storage builds an engine for every statement, so that every statement is compiled again. It also creates
+a database for every run, and reads all migrations whenever an instance is opened. This costs a third of a short run.
 """
 
 import os
@@ -35,41 +35,41 @@ def _engine_of(pid: int, url: str) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: object) -> None:
-        # with WAL a killed process loses nothing; only the last events before a power cut could be
+        # With a write-ahead log a killed process loses nothing. A power cut may lose the last events.
         connection.execute("PRAGMA synchronous=NORMAL").close()
 
     return engine
 
 
-class _Kept:
-    """Takes connections from the engine of this process wherever a storage would build one."""
+class _OneEngine:
+    """Takes connections from the engine of this process wherever a storage would build an engine."""
 
     _conn_string: str
 
     @property
-    def kept_engine(self) -> Engine:
-        # by pid: a forked run must not share its parent's connections
+    def shared_engine(self) -> Engine:
+        # By pid: a forked process must not use the connections of its parent.
         return _engine_of(os.getpid(), self._conn_string)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        with self.kept_engine.begin() as connection:
+        with self.shared_engine.begin() as connection:
             yield connection
 
     def dispose(self) -> None:
-        self.kept_engine.dispose()
+        self.shared_engine.dispose()
         super().dispose()  # type: ignore[misc]
 
 
-class EmbeddedRunStorage(_Kept, SqliteRunStorage):
+class EmbeddedRunStorage(_OneEngine, SqliteRunStorage):
     """Runs."""
 
 
-class EmbeddedScheduleStorage(_Kept, SqliteScheduleStorage):
+class EmbeddedScheduleStorage(_OneEngine, SqliteScheduleStorage):
     """Schedules, sensors and backfills."""
 
 
-class EmbeddedEventLogStorage(_Kept, ConsolidatedSqliteEventLogStorage):
+class EmbeddedEventLogStorage(_OneEngine, ConsolidatedSqliteEventLogStorage):
     """Events and assets of all runs in one file."""
 
     @contextmanager
@@ -79,7 +79,7 @@ class EmbeddedEventLogStorage(_Kept, ConsolidatedSqliteEventLogStorage):
 
 
 class EmbeddedStorage(StorageOfParts):
-    """`create` makes the files and is called before any process starts; opening them then costs next to nothing."""
+    """`create` makes the files once, before any process starts. Opening them is then cheap."""
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
         super().__init__(
@@ -91,7 +91,7 @@ class EmbeddedStorage(StorageOfParts):
 
     @staticmethod
     def create(base_dir: Path) -> None:
-        """Tables of all three, once."""
+        """Creates the tables of runs, events and schedules."""
         EmbeddedRunStorage.from_local(str(base_dir)).dispose()
         EmbeddedScheduleStorage.from_local(str(base_dir)).dispose()
         EmbeddedEventLogStorage(str(base_dir)).dispose()

@@ -1,4 +1,4 @@
-"""Dagster's MySQL storage on one pooled engine: dagster-mysql opens a connection per statement, 68 ms each over TLS."""
+"""Dagster's MySQL storage with a pool of connections: dagster-mysql opens one per statement, 68 ms each over TLS."""
 
 import os
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def _engine_of(pid: int, url: str) -> Engine:
     keep_statements_as_written()
     return create_engine(
         url,
-        isolation_level="REPEATABLE READ",  # dagster-mysql's own
+        isolation_level="REPEATABLE READ",  # As dagster-mysql has it.
         connect_args={
             "connection_timeout": CONNECT_TIMEOUT_S,
             "read_timeout": SOCKET_TIMEOUT_S,
@@ -43,14 +43,14 @@ def _engine_of(pid: int, url: str) -> Engine:
     )
 
 
-class _Pooled:
-    """Gives a storage the shared engine of this process wherever it looks for its own."""
+class _OneEngine:
+    """Gives a storage the engine of this process wherever it would use its own."""
 
     mysql_url: str
 
     @property
     def _engine(self) -> Engine:
-        # by pid: a forked run must not speak over its parent's sockets
+        # By pid: a forked process must not use the sockets of its parent.
         return _engine_of(os.getpid(), self.mysql_url)
 
     @_engine.setter
@@ -62,23 +62,23 @@ class _Pooled:
         super().dispose()  # type: ignore[misc]
 
     def optimize_for_webserver(self, statement_timeout: int, pool_recycle: int, max_overflow: int) -> None:
-        """Nothing to do: the pool serves the webserver too."""
+        """Does nothing: the pool is large enough for the webserver."""
 
 
-class PooledRunStorage(_Pooled, MySQLRunStorage):
+class PooledRunStorage(_OneEngine, MySQLRunStorage):
     """Runs."""
 
 
-class PooledEventLogStorage(_Pooled, MySQLEventLogStorage):
+class PooledEventLogStorage(_OneEngine, MySQLEventLogStorage):
     """Events and assets."""
 
 
-class PooledScheduleStorage(_Pooled, MySQLScheduleStorage):
+class PooledScheduleStorage(_OneEngine, MySQLScheduleStorage):
     """Schedules, sensors and backfills."""
 
 
 class PooledMySQLStorage(StorageOfParts):
-    """dagster-mysql's storage, its three parts on one pool per process."""
+    """The storage of dagster-mysql with one pool per process for runs, events and schedules together."""
 
     def __init__(self, mysql_url: str, inst_data: ConfigurableClassData | None = None) -> None:
         super().__init__(
@@ -87,7 +87,7 @@ class PooledMySQLStorage(StorageOfParts):
 
     @staticmethod
     def create(url: URL) -> None:
-        """Tables of all three, once: of processes that create them side by side dagster-mysql lets the second fail."""
+        """Creates the tables under a lock: if two processes did it at the same time, the second would fail."""
         with migration_lock(url):
             PooledMySQLStorage(url.render_as_string(hide_password=False)).run_storage.dispose()
 

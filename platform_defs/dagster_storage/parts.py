@@ -1,4 +1,4 @@
-"""What both storages share: an instance's storage made of its three parts, each on the kept engine of the process."""
+"""The base of both storages: Dagster's storage, put together from those of runs, events and schedules."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from dagster._core.storage.runs import RunStorage
 from dagster._core.storage.schedules import ScheduleStorage
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
-# Engines serve one process: a run holds few connections, the webserver many for a moment.
+# Per process: a run needs few connections, the webserver at times many.
 POOL_SIZE = 4
 OVERFLOW = 12
 

@@ -22,6 +22,7 @@ from platform_defs.work.definition_versions import last_change
 
 # How long the rows must not change before a reload: many models are published by many commands, one after the other.
 QUIET_S = 2.0
+# After a reload that failed: the pause before the next one, which sensors double up to the longest.
 AGAIN_S = 10.0
 LONGEST_AGAIN_S = 60.0
 TIMEOUT_S = 180
@@ -65,34 +66,36 @@ class CodeServerReloads:
 
     def __init__(self, server: CodeServer) -> None:
         self._server = server
+        # Digests of the version counters: the last that were seen, and those that the code server has loaded.
         self._seen: str | None = None
-        self._done: str | None = None
+        self._loaded: str | None = None
         self._not_before = 0.0
         self._asking: threading.Thread | None = None
+        # The last error, so that it is logged only once.
         self._complaint: str | None = None
 
-    def step(self, rows: str, now: float) -> None:
+    def step(self, digest: str, now: float) -> None:
         """To be called often, with the digest of the present version counters. Never waits for the code server."""
         if self._seen is None:
-            self._done = None if self._server.may_be_behind() else rows
-        if rows != self._seen:
-            self._seen, self._not_before = rows, now + QUIET_S
-        if rows == self._done or now < self._not_before or (self._asking is not None and self._asking.is_alive()):
+            self._loaded = None if self._server.may_be_behind() else digest
+        if digest != self._seen:
+            self._seen, self._not_before = digest, now + QUIET_S
+        if digest == self._loaded or now < self._not_before or (self._asking is not None and self._asking.is_alive()):
             return
         self._not_before = now + AGAIN_S
-        self._asking = threading.Thread(target=self._reload, args=(rows,), name="reload", daemon=True)
+        self._asking = threading.Thread(target=self._reload, args=(digest,), name="reload", daemon=True)
         self._asking.start()
 
-    def _reload(self, rows: str) -> None:
+    def _reload(self, digest: str) -> None:
         try:
             self._server.reload()
         except (PlatformError, OSError) as error:
             if str(error) != self._complaint:
-                _log.error("the code server could not load what was published, and is asked again: %s", error)
+                _log.error("the code server could not load the new definitions, and is asked again: %s", error)
             self._complaint = str(error)
         else:
-            _log.info("the code server has loaded what was published")
-            self._done, self._complaint = rows, None
+            _log.info("the code server has loaded the new definitions")
+            self._loaded, self._complaint = digest, None
 
 
 def request_reload(server: CodeServer, pause: Callable[[float], object] = time.sleep) -> None:
@@ -112,7 +115,7 @@ def _until_loaded(server: CodeServer, pause: Callable[[float], object]) -> None:
             pause(again_s)
             again_s = min(2 * again_s, LONGEST_AGAIN_S)
     except (PlatformError, OSError) as error:
-        _log.error("the code server could not be asked for what was published; the next tick does: %s", error)
+        _log.error("the code server could not be asked for new definitions; the next tick asks again: %s", error)
     finally:
         _ASKING.release()
 
@@ -121,7 +124,7 @@ def _try_reload(server: CodeServer) -> bool:
     try:
         server.reload()
     except DefinitionsDoNotLoad as error:
-        _log.error("the code server could not load what was published, and is asked again: %s", error)
+        _log.error("the code server could not load the new definitions, and is asked again: %s", error)
         return False
     return True
 
