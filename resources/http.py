@@ -1,4 +1,4 @@
-"""Outgoing HTTP as a Dagster resource: one client, with timeouts, that names the platform to those it calls."""
+"""Outgoing HTTP as a Dagster resource: the door through the rate gate, with time limits and our name in the request."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,18 +8,44 @@ import httpx
 from dagster import ConfigurableResource
 from pydantic import Field
 
+from platform_defs.http_door.door import Door
+from platform_defs.http_door.network import Resolver
+from platform_defs.http_door.policy import LONGEST_TIMEOUT_S, LONGEST_TOTAL_S, Timeouts
+from platform_defs.rate_gate.gate import RateGate
+from platform_defs.rate_gate.table import open_gate_engine
+from platform_defs.settings import Settings
+
 
 class HttpResource(ConfigurableResource["HttpResource"]):
-    """Opens clients; what may be called how often is decided by who calls."""
+    """Opens doors. How often which source may be called is the caller's to say, and the rate gate's to keep."""
 
-    connect_timeout_s: float = Field(default=10.0, gt=0, description="Seconds to wait for a connection.")
-    read_timeout_s: float = Field(default=30.0, gt=0, le=120, description="Seconds to wait for the next bytes.")
+    connect_timeout_s: float = Field(
+        default=10.0, gt=0, le=LONGEST_TIMEOUT_S, description="Seconds to wait for a connection."
+    )
+    read_timeout_s: float = Field(
+        default=30.0, gt=0, le=LONGEST_TIMEOUT_S, description="Seconds to wait for the next bytes."
+    )
+    total_timeout_s: float = Field(
+        default=120.0, gt=0, le=LONGEST_TOTAL_S, description="Seconds that one attempt may take from beginning to end."
+    )
     contact: str = Field(default="", description="Mail address for the User-Agent, as polite pools ask for.")
 
+    @property
+    def timeouts(self) -> Timeouts:
+        """For sources whose own settings name none."""
+        return Timeouts(self.connect_timeout_s, self.read_timeout_s, self.total_timeout_s)
+
     @contextmanager
-    def client(self, *, transport: httpx.BaseTransport | None = None) -> Iterator[httpx.Client]:
-        """Redirects are not followed: a source that moved is a change that somebody should see."""
+    def door(self, *, transport: httpx.BaseTransport | None = None, resolver: Resolver | None = None) -> Iterator[Door]:
+        """A door whose gate is in the database of PLATFORM_DB_URL, over connections of its own.
+
+        Redirects are not followed unless a request's passage says so: a source that moved is a change that somebody
+        should see.
+        """
         agent = f"platform-defs/{version('platform-defs')}" + (f" (mailto:{self.contact})" if self.contact else "")
-        timeout = httpx.Timeout(self.read_timeout_s, connect=self.connect_timeout_s)
-        with httpx.Client(timeout=timeout, headers={"User-Agent": agent}, transport=transport) as client:
-            yield client
+        engine = open_gate_engine(Settings.load().database_url)
+        try:
+            with Door(RateGate(engine), user_agent=agent, transport=transport, resolver=resolver) as door:
+                yield door
+        finally:
+            engine.dispose()

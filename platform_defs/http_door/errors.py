@@ -7,6 +7,7 @@ HttpError (see platform_defs/errors.py)
 ├── Refused               an answer that trying again does not change; `response` has it
 ├── RedirectRefused       the source sends us somewhere that we were not told to go; `location` without its query
 ├── UnreadableResponse    larger than allowed, or in an encoding that was not asked for
+├── InvalidRequest        it cannot be sent as it stands: a header with a line break, a URL without a host
 └── Cancelled             the caller does not want it any more
 """
 
@@ -63,6 +64,10 @@ class RedirectRefused(DoorError):
 
 
 class UnreadableResponse(DoorError):
+    pass
+
+
+class InvalidRequest(DoorError):
     pass
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from platform_defs.rate_gate.signals import Limits
+from platform_defs.rate_gate.signals import Limits, Outcome
 
 
 @dataclass(frozen=True)
@@ -12,6 +12,7 @@ class Attempt:
     # None: no answer came, and `error` says why
     status: int | None
     error: str | None
+    outcome: Outcome
     # what the gate said, and how long that took
     decision: str
     waited_s: float
@@ -42,11 +43,12 @@ class Facts:
 
     @property
     def retries(self) -> int:
-        return max(0, len(self.attempts) - 1)
+        return max(0, len(self.attempts) - self.redirects - 1)
 
     @property
     def count_429(self) -> int:
-        return sum(attempt.status == 429 for attempt in self.attempts)
+        """Complaints about the rate, by status or by body."""
+        return sum(attempt.outcome is Outcome.RATE_LIMITED for attempt in self.attempts)
 
     @property
     def retry_after_hits(self) -> int:

@@ -11,7 +11,7 @@ from enum import StrEnum
 _EPOCH_SECONDS = 10**9
 _EPOCH_MILLIS = 10**11
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*(ms|sec|s|min|m|h|d)?\s*")
+_DURATION = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(ms|sec|s|min|m|h|d)?\s*")
 # "100", "100, 100;w=60": the first number, and the window in seconds if it is named
 _COUNT = re.compile(r"\s*(\d{1,12})(?:\.\d+)?\s*(?:$|[,;])")
 _WINDOW = re.compile(r";\s*w=(\d{1,9})")

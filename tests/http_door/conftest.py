@@ -1,0 +1,39 @@
+"""A door over a gate in SQLite whose waiting takes no time; the network is real."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.http_door.door import Door
+from platform_defs.http_door.policy import Passage
+from platform_defs.rate_gate.gate import RateGate
+from platform_defs.rate_gate.policy import RatePolicy
+from tests.rate_gate.clocks import StillClock
+
+FAST = RatePolicy(refill_per_s=100, burst=50)
+
+
+@dataclass(frozen=True)
+class Opened:
+    door: Door
+    gate: RateGate
+    clock: StillClock
+
+
+def passage(**wanted: Any) -> Passage:
+    return Passage(**{"key": "source/works", "rate": FAST, **wanted})
+
+
+@pytest.fixture
+def opened(migrated: dict[str, Engine]) -> Iterator[Opened]:
+    from tests.conftest import _empty
+
+    engine = migrated["sqlite"]
+    clock = StillClock()
+    gate = RateGate(engine, clock=clock, now_us=clock.now_us, seed=1)
+    with Door(gate, seed=1) as door:
+        yield Opened(door, gate, clock)
+    _empty(engine)

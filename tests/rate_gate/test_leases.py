@@ -1,0 +1,125 @@
+"""Leases limit what is under way at once, over processes, and come back from a process that was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL
+
+from platform_defs.rate_gate.gate import RateGate
+from platform_defs.rate_gate.leases import Lease
+from platform_defs.rate_gate.table import open_gate_engine
+from platform_defs.store import migrate
+from tests.conftest import STORES
+from tests.needs import ROOT
+from tests.rate_gate.clocks import StillClock
+from tests.waiting import until
+
+
+def gates(engine: Engine, clock: StillClock, count: int) -> list[RateGate]:
+    return [RateGate(engine, clock=clock, now_us=clock.now_us) for _ in range(count)]
+
+
+def take(gate: RateGate, limit: int, ttl_s: float = 60.0) -> Lease | None:
+    return gate.leases.take("k", limit, ttl_s=ttl_s)
+
+
+def test_no_more_than_the_limit_are_out_and_each_comes_back(engine: Engine) -> None:
+    one, other = gates(engine, StillClock(), 2)
+    first, second = take(one, 2), take(other, 2)
+    assert first is not None
+    assert second is not None
+    assert (take(one, 2), take(other, 2)) == (None, None)
+    one.leases.release(first)
+    assert take(other, 2) is not None
+    assert take(one, 2) is None
+
+
+def test_a_limit_may_grow_and_shrink(engine: Engine) -> None:
+    one, other = gates(engine, StillClock(), 2)
+    assert take(one, 1) is not None
+    assert take(other, 1) is None
+    assert take(other, 3) is not None
+    assert take(one, 3) is not None
+    assert take(other, 3) is None
+
+
+def test_a_lease_runs_out_and_a_late_release_takes_nothing_from_its_successor(engine: Engine) -> None:
+    clock = StillClock()
+    one, other, third = gates(engine, clock, 3)
+    stale = take(one, 1, ttl_s=30)
+    assert stale is not None
+    clock.advance(29)
+    assert take(other, 1) is None
+    clock.advance(1)
+    assert take(other, 1) is not None
+    one.leases.release(stale)
+    assert take(third, 1) is None
+
+
+def test_a_lease_can_be_extended_while_its_slot_is_waited_for(engine: Engine) -> None:
+    clock = StillClock()
+    one, other = gates(engine, clock, 2)
+    lease = take(one, 1, ttl_s=30)
+    assert lease is not None
+    one.leases.extend(lease, ttl_s=100)
+    clock.advance(99)
+    assert take(other, 1) is None
+
+
+def test_threads_never_hold_more_than_the_limit(engine: Engine) -> None:
+    clock = StillClock()
+    lock, out, most = threading.Lock(), [0], [0]
+    some = gates(engine, clock, 3)
+
+    def work(gate: RateGate) -> None:
+        for _ in range(10):
+            lease = until("a lease", lambda: take(gate, 2))
+            with lock:
+                out[0] += 1
+                most[0] = max(most[0], out[0])
+            with lock:
+                out[0] -= 1
+            gate.leases.release(lease)
+
+    threads = [threading.Thread(target=work, args=(gate,)) for gate in some * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (out, most[0] <= 2) == ([0], True)
+
+
+HOLDER = """
+import sys, time
+from platform_defs.rate_gate.gate import RateGate
+from platform_defs.rate_gate.table import open_gate_engine
+gate = RateGate(open_gate_engine(sys.argv[1]))
+print(all(gate.leases.take("k", 2, ttl_s=3) for _ in range(2)), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("database_url", STORES, indirect=True)
+def test_a_killed_process_holds_nothing_for_ever(database_url: URL) -> None:
+    engine = open_gate_engine(database_url)
+    migrate.upgrade(engine)
+    gate = RateGate(engine)
+    command = [sys.executable, "-c", HOLDER, database_url.render_as_string(hide_password=False)]
+    holder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        for _ in range(2):
+            until("the lease of the killed process to run out", lambda: gate.leases.take("k", 2, ttl_s=60))
+        assert gate.leases.take("k", 2, ttl_s=60) is None
+    finally:
+        holder.kill()
+        holder.communicate()
+        engine.dispose()
