@@ -1,0 +1,1 @@
+"""Requests of a spec: rendered, authenticated, sent through the HTTP door, and answered with parsed JSON."""

@@ -1,0 +1,270 @@
+"""Requests leave as the spec says, with their credential and nothing else, and every answer is graded."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.http_door.door import Door
+from platform_defs.ingest.codes import AuthType, ErrorLevel, Location, PaginationType
+from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.execution.source import Fetched
+from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
+from platform_defs.ingest.spec.model import AuthSpec, RequestParam, Spec
+from platform_defs.ingest.transport.http_source import HttpSource, rate_key
+from platform_defs.rate_gate.gate import RateGate
+from platform_defs.store.engine import transact
+from platform_defs.store.tables.registry import reg_prov_credential
+from tests.ingest.specs import paged_spec
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+WINDOW = {"from": NOW, "to": datetime(2026, 3, 2, tzinfo=UTC), "until": NOW}
+PAGE = {"offset": 20, "size": 10, "page": 3, "number": 3, "token": None}
+NAMES = {"window": WINDOW, "page": PAGE, "idRange": None}
+GOOD = {"items": [{"id": "1", "updated": "2026-03-01T01:00:00Z"}], "total": 1}
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+def quick(spec: Spec) -> Spec:
+    """As fast as a test wants to be."""
+    return replace(
+        spec,
+        rate=replace(spec.rate, refill_per_s=1000.0, burst=100),
+        retry=replace(spec.retry, initial_delay_ms=1, max_delay_ms=2, max_attempts=3),
+    )
+
+
+@contextmanager
+def opened(spec: Spec, engine: Engine, answer: Answer) -> Iterator[HttpSource]:
+    with Door(RateGate(engine), transport=httpx.MockTransport(answer)) as door:
+        yield HttpSource(quick(spec), door, engine, now=lambda: NOW)
+
+
+def fetch(source: HttpSource, **more: Any) -> Fetched:
+    spec: Spec = source._spec
+    assert spec.search is not None
+    return source.fetch(spec.search, {**NAMES, **more.pop("names", {})}, cancel=threading.Event(), **more)
+
+
+def refused(spec: Spec, engine: Engine, answer: Answer, **more: Any) -> ResponseError:
+    with opened(spec, engine, answer) as source, pytest.raises(ResponseError) as caught:
+        fetch(source, **more)
+    return caught.value
+
+
+def test_a_page_is_asked_for_as_the_templates_say_and_its_evidence_kept(engine: Engine) -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=GOOD)
+
+    with opened(paged_spec(), engine, answer) as source:
+        fetched = fetch(source)
+    assert fetched.document == GOOD
+    assert (seen[0].url.path, seen[0].url.params["offset"], seen[0].url.params["limit"]) == ("/items", "20", "10")
+    assert seen[0].url.params["from"].startswith("2026-03-01T00:00:00")
+    assert fetched.request_digest["method"] == "GET"
+    assert fetched.response_digest["rate"]["limitKey"] == "ingest:made_up:items"
+    assert fetched.counts["429Count"] == 0
+
+
+def test_a_mirrors_prefix_stands_before_the_endpoints_path(engine: Engine) -> None:
+    paths: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        paths.append(request.url.path)
+        return httpx.Response(200, json=GOOD)
+
+    with opened(paged_spec("https://mirror.test/proxy/"), engine, answer) as source:
+        fetch(source)
+    assert paths == ["/proxy/items"]
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "code"),
+    [
+        (503, ErrorLevel.TRANSIENT, "HTTP_503"),
+        (400, ErrorLevel.REQUEST, "HTTP_400"),
+        (401, ErrorLevel.FATAL, "HTTP_401"),
+        (403, ErrorLevel.FATAL, "HTTP_403"),
+    ],
+)
+def test_answers_are_graded_by_whether_asking_again_could_help(
+    engine: Engine, status: int, level: ErrorLevel, code: str
+) -> None:
+    error = refused(paged_spec(), engine, lambda request: httpx.Response(status, text="no"))
+    assert (error.level, error.code) == (level, code)
+
+
+def test_a_token_that_the_source_does_not_know_any_more_is_told_apart(engine: Engine) -> None:
+    names = {"page": {**PAGE, "token": "abc"}}
+    spec = paged_spec()
+    spec = replace(spec, pagination=replace(spec.pagination, type=PaginationType.TOKEN, next_token_path="$.next"))
+    error = refused(spec, engine, lambda request: httpx.Response(404, text="no"), names=names)
+    assert error.code == EXPIRED_TOKEN
+
+
+def test_an_error_in_a_body_with_status_200_is_tried_again_and_then_said(engine: Engine) -> None:
+    spec = paged_spec()
+    assert spec.search is not None
+    response = replace(spec.search.response, error_paths=("$.error",), required_paths=("$.items",))
+    spec = replace(spec, search=replace(spec.search, response=response))
+    answers = iter([{"error": "API rate limit exceeded"}, {"version": "6"}, GOOD])
+    with opened(spec, engine, lambda request: httpx.Response(200, json=next(answers))) as source:
+        assert fetch(source).document == GOOD
+    error = refused(spec, engine, lambda request: httpx.Response(200, json={"error": "out of order"}))
+    assert (error.level, error.code) == (ErrorLevel.TRANSIENT, "ERROR_IN_BODY")
+    assert "out of order" in str(error)
+
+
+def test_a_body_that_is_no_json_is_an_error_and_a_line_break_inside_a_text_is_not(engine: Engine) -> None:
+    html = refused(paged_spec(), engine, lambda request: httpx.Response(200, html="<h1>down</h1>"))
+    assert html.level is ErrorLevel.TRANSIENT
+    broken = b'{"items": [], "note": "two\nlines"}'
+    with opened(paged_spec(), engine, lambda request: httpx.Response(200, content=broken)) as source:
+        assert fetch(source).document["note"] == "two lines"
+
+
+def test_a_next_page_on_another_origin_is_refused_before_anything_is_sent(engine: Engine) -> None:
+    seen: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(str(request.url))
+        return httpx.Response(200, json=GOOD)
+
+    error = refused(paged_spec(), engine, answer, url="https://elsewhere.test/items?page=2")
+    assert (error.code, seen) == ("FOREIGN_NEXT_URL", [])
+    with opened(paged_spec(), engine, answer) as source:
+        fetch(source, url="https://source.test/items?page=2")
+    assert seen == ["https://source.test/items?page=2"]
+
+
+def test_a_value_that_does_not_match_its_pattern_is_never_sent(engine: Engine) -> None:
+    spec = paged_spec()
+    assert spec.search is not None
+    param = RequestParam("q", "q", Location.QUERY, expr="${params.q}", pattern="[a-z]+")
+    spec = replace(spec, search=replace(spec.search, params=(*spec.search.params, param)))
+    error = refused(spec, engine, lambda request: httpx.Response(200, json=GOOD), names={"params": {"q": "a&b=c"}})
+    assert error.code == "CANNOT_RENDER"
+
+
+def test_a_range_of_ids_replaces_the_parameter_of_the_same_name(engine: Engine) -> None:
+    spec = paged_spec()
+    assert spec.search is not None
+    term = RequestParam("term", "term", Location.QUERY, expr="all")
+    ranged = RequestParam("term", "term", Location.QUERY, expr="all AND ${idRange.from}:${idRange.to}[uid]")
+    spec = replace(spec, search=replace(spec.search, params=(*spec.search.params, term)), id_range_param=ranged)
+    terms: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        terms.append(request.url.params["term"])
+        return httpx.Response(200, json=GOOD)
+
+    with opened(spec, engine, answer) as source:
+        fetch(source)
+        fetch(source, names={"idRange": {"from": 1, "to": 9}})
+    assert terms == ["all", "all AND 1:9[uid]"]
+
+
+def test_a_long_query_is_sent_as_a_form(engine: Engine) -> None:
+    spec = paged_spec()
+    assert spec.search is not None
+    http = replace(spec.search.http, post_above_url_length=60)
+    spec = replace(spec, search=replace(spec.search, http=http))
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=GOOD)
+
+    with opened(spec, engine, answer) as source:
+        fetch(source)
+    assert seen[0].method == "POST"
+    assert b"offset=20" in seen[0].content
+    assert not seen[0].url.query
+
+
+def credential(engine: Engine, **values: Any) -> int:
+    row = {
+        "provenance_code": "made_up",
+        "effective_from": NOW,
+        "credential_alias": "cred",
+        "auth_type_code": "API_KEY",
+        "secret_ref": "env:MADE_UP_KEY",
+        **values,
+    }
+
+    def write(connection: Any) -> int:
+        (found,) = connection.execute(reg_prov_credential.insert().values(row)).inserted_primary_key
+        return int(found)
+
+    return transact(engine, write)
+
+
+@pytest.mark.parametrize(
+    ("kind", "location", "shown"),
+    [
+        (AuthType.API_KEY, Location.QUERY, "api_key=s3cr3t"),
+        (AuthType.API_KEY, Location.HEADER, "api_key: s3cr3t"),
+        (AuthType.BEARER, Location.HEADER, "authorization: Bearer s3cr3t"),
+    ],
+)
+def test_a_credential_is_added_to_the_request_and_to_nothing_that_is_kept(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: AuthType, location: Location, shown: str
+) -> None:
+    monkeypatch.setenv("MADE_UP_KEY", "s3cr3t")
+    auth = AuthSpec(kind, location, "api_key", credential(engine), "cred", required=True)
+    sent: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        headers = "\n".join(f"{name}: {value}" for name, value in request.headers.items())
+        sent.append(f"{request.url}\n{headers}")
+        return httpx.Response(200, json=GOOD)
+
+    with opened(replace(paged_spec(), auth=auth), engine, answer) as source:
+        fetched = fetch(source)
+    assert shown in sent[0]
+    assert "s3cr3t" not in repr(fetched)
+
+
+def test_a_secret_that_is_not_set_is_fatal_and_names_its_reference(engine: Engine) -> None:
+    auth = AuthSpec(AuthType.API_KEY, Location.QUERY, "api_key", credential(engine), "cred", required=True)
+    error = refused(replace(paged_spec(), auth=auth), engine, lambda request: httpx.Response(200, json=GOOD))
+    assert (error.level, error.code) == (ErrorLevel.FATAL, "NO_SECRET")
+    assert "MADE_UP_KEY" in str(error)
+
+
+def test_an_oauth2_token_is_fetched_once_and_renewed_when_it_is_refused(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MADE_UP_KEY", "s3cr3t")
+    monkeypatch.setenv("MADE_UP_ID", "me")
+    row = credential(engine, client_id_ref="env:MADE_UP_ID", token_url="https://source.test/token")
+    auth = AuthSpec(AuthType.OAUTH2, Location.HEADER, None, row, "cred", required=True)
+    tokens = iter(["first", "second"])
+    used: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/token":
+            return httpx.Response(200, json={"access_token": next(tokens), "expires_in": 3600})
+        used.append(request.headers["authorization"])
+        return httpx.Response(401 if len(used) == 2 else 200, json=GOOD)
+
+    with opened(replace(paged_spec(), auth=auth), engine, answer) as source:
+        fetch(source)
+        fetch(source)
+    assert used == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+def test_requests_share_a_limit_as_the_source_counts(engine: Engine) -> None:
+    spec = replace(paged_spec(), auth=AuthSpec(credential_alias="mine"))
+    assert rate_key(spec) == "ingest:made_up:items"
+    assert rate_key(replace(spec, rate=replace(spec.rate, shared_across_endpoints=True))) == "ingest:made_up"
+    assert rate_key(replace(spec, rate=replace(spec.rate, per_credential=True))) == "ingest:made_up:items:mine"
