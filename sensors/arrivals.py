@@ -112,7 +112,7 @@ def _dead_by_dagster(
         RunState(run.run_id, run.status.value, run.is_finished, run.status is DagsterRunStatus.CANCELED)
         for run in instance.get_runs(RunsFilter(run_ids=list(executions)))
     ]
-    return recovery.dead_by_run_states(engine, executions, runs, now - 2 * longest)
+    return recovery.executions_of_ended_runs(engine, executions, runs, now - 2 * longest)
 
 
 def _send_overdue(engine: Engine, now: datetime) -> bool:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, select
 
 from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.errors import InvalidArrival
-from platform_defs.arrivals.executions.lifecycle import queue_due, queue_executions
+from platform_defs.arrivals.executions.lifecycle import queue_due_batches, queue_executions
 from platform_defs.arrivals.executions.running_batches import transact_until_uncontended
 from platform_defs.arrivals.executions.task_log import Task, Trigger, last_success
 from platform_defs.arrivals.op_time import normalise_op_time
@@ -113,7 +113,7 @@ def _judge_waiting_again(engine: Engine, outcome: ArrivalOutcome, op_time: str) 
         if judge(standing) not in (Verdict.WAITING, Verdict.UNPUBLISHED)
     ]
     if ready:
-        outcome.add_queued(ready, queue_due(engine, ready, Trigger.ARRIVAL, datetime.now(UTC)))
+        outcome.add_queued(ready, queue_due_batches(engine, ready, Trigger.ARRIVAL, datetime.now(UTC)))
         outcome.waiting[:] = [model_id for model_id in outcome.waiting if (model_id, op_time) not in ready]
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Engine, Select, and_, case, func, or_, select, true, union_all
 
 from platform_defs.arrivals.batches import Batch
-from platform_defs.arrivals.executions.lifecycle import queue_due
+from platform_defs.arrivals.executions.lifecycle import queue_due_batches
 from platform_defs.arrivals.executions.task_log import Trigger
 from platform_defs.arrivals.matching import batch_sql, dashed_sql, rendered_name_sql
 from platform_defs.arrivals.models.model import PUBLISHED
@@ -33,7 +33,7 @@ def sweep_arrivals(engine: Engine, lookback: timedelta, now: datetime) -> dict[B
     batches = sorted((row[0], row[1]) for row in candidates)
     queued: dict[Batch, int] = {}
     for some in chunks(batches, AT_ONCE):
-        queued |= queue_due(engine, some, Trigger.SENSOR, now)
+        queued |= queue_due_batches(engine, some, Trigger.SENSOR, now)
     return queued
 
 

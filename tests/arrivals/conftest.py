@@ -47,7 +47,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    """Table `orders` has two regions in batch 20251219."""
+    """A home of its own, whose database has a table `orders` with two regions in batch 20251219."""
     folder = tmp_path / "home"
     shutil.copytree(template, folder)
     settings = _enter(folder, monkeypatch)

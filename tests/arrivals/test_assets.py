@@ -1,4 +1,4 @@
-"""Tables and models in Dagster: what is defined from the database, and what an execution leaves behind."""
+"""Tables and models in Dagster: the definitions built from the database, and what a run leaves there and in Dagster."""
 
 import os
 from datetime import UTC, datetime
@@ -32,20 +32,20 @@ from resources import definitions as resources
 from tests.arrivals.conftest import Home
 from tests.arrivals.world import add_model, logged_tasks, work_of, write_arrival
 
-# Dagster's own doing where one resource needs another
+# Dagster itself causes this warning if a resource depends on another resource.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")
 OP = "20251219"
 TABLES = ["DW.A", "DW-A", "DW_A", "订单 表/x", "T_yyyymmdd"]
 
 
-def defined() -> Definitions:
+def load_definitions() -> Definitions:
     return Definitions.merge(model_assets.definitions(), resources())
 
 
 def launch(home: Home, model_id: str, op_time: str = OP) -> ExecuteInProcessResult:
-    """As the UI does: the asset's partition in the job of all assets."""
+    """Launches the model's partition as the UI does, in the job of all assets."""
     home.instance.add_dynamic_partitions("op_time", [op_time])
-    job = defined().resolve_implicit_global_asset_job_def()
+    job = load_definitions().resolve_implicit_global_asset_job_def()
     return job.execute_in_process(
         instance=home.instance,
         partition_key=op_time,
@@ -55,7 +55,7 @@ def launch(home: Home, model_id: str, op_time: str = OP) -> ExecuteInProcessResu
 
 
 def execute(home: Home, task: Any) -> ExecuteInProcessResult:
-    """As the runner does with a row of work."""
+    """Executes the row of work of a task as the runner does."""
     row = work_of(home.engine, task)
     wanted = job_launch(row.kind, row.payload)
     return model_run.execute_in_process(
@@ -77,7 +77,7 @@ def test_published_models_and_their_tables_are_assets_of_one_partition_space(hom
     add_model(home.engine, "NEW", ["UNSEEN"], published=False)
     due = update(metrics_model).where(metrics_model.c.model_id == "a.b").values(due="08:30")
     transact(home.engine, lambda connection: connection.execute(due))
-    graph = defined().resolve_asset_graph()
+    graph = load_definitions().resolve_asset_graph()
     assert {key.path[-1] for key in graph.get_all_asset_keys() if key.path[0] == "tables"} == set(TABLES)
     assert graph.materializable_asset_keys == {AssetKey(["models", "a.b"]), AssetKey(["models", "a-b"])}
     parents = graph.get(AssetKey(["models", "a.b"])).parent_keys
@@ -162,7 +162,7 @@ def test_a_model_that_fails_fails_its_run_with_the_databases_message(home: Home)
     assert not result.success
     assert (ended.status, ended.message) == ("FAILED", "no such table: absent")
     assert failure(result) == "no such table: absent"
-    # the row's run a second time, as after a request for it that was made twice
+    # The row of work is executed a second time, as if its run had been requested twice.
     assert f"work {task.work_id} has no execution to make" in failure(execute(home, task))
 
 
@@ -174,7 +174,7 @@ def test_a_failed_run_that_is_re_executed_in_the_ui_is_the_operators_launch(home
     with home.engine.begin() as connection:
         connection.execute(text("CREATE TABLE later AS SELECT * FROM orders"))
     parent = failed.dagster_run
-    # as the UI does: with the parent's configuration and tags, its row's among them
+    # The UI re-executes with the configuration and the tags of the parent run, also the tag of its row of work.
     with execute_job(
         reconstructable(model_run),
         home.instance,
@@ -222,7 +222,7 @@ def test_a_launch_in_the_ui_executes_whether_or_not_all_tables_arrived_and_says_
 
 def test_a_launch_beside_a_running_execution_fails_with_the_seeds_words(home: Home) -> None:
     add_model(home.engine, "M", ["A"])
-    lifecycle.start_for_operator(home.engine, "M", OP, "0" * 36, datetime.now(UTC))
+    lifecycle.start_operator_execution(home.engine, "M", OP, "0" * 36, datetime.now(UTC))
     assert failure(launch(home, "M")) == "任务正在执行中"
     assert [task.status for task in logged_tasks(home.engine, "M", OP)] == ["RUNNING"]
 
@@ -263,8 +263,8 @@ def test_the_check_evaluated_by_hand_names_what_is_late(home: Home) -> None:
     transact(home.engine, lambda connection: connection.execute(update(metrics_model).values(values)))
     today = f"{datetime.now(UTC):%Y%m%d}"
     write_arrival(home.engine, "A", today)
-    job = defined().resolve_implicit_global_asset_job_def()
-    [key] = defined().resolve_asset_graph().asset_check_keys
+    job = load_definitions().resolve_implicit_global_asset_job_def()
+    [key] = load_definitions().resolve_asset_graph().asset_check_keys
     result = job.get_subset(asset_check_selection={key}, asset_selection=set()).execute_in_process(
         instance=home.instance
     )

@@ -1,4 +1,4 @@
-"""Reports: which arrivals Dagster has to hear of, and that what it heard of counts as told."""
+"""Reports to Dagster: which arrivals and executions are unreported, and that a reported one stays reported."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +25,7 @@ def _unreported(engine: Engine, limit: int = 100) -> list[ArrivalReport]:
     return read(engine, lambda connection: unreported_arrivals(connection, SINCE, limit))
 
 
-def _told(engine: Engine) -> list[tuple[str, str, tuple[str, ...]]]:
+def _unreported_tables(engine: Engine) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(found.table, found.op_time, found.dependencies) for found in _unreported(engine)]
 
 
@@ -40,7 +40,7 @@ def test_an_arrival_is_reported_on_every_dependency_it_meets_and_only_where_one_
     for table in ("A", "B_20251219", "C", "NOBODY", "a"):
         write_arrival(engine, table, "20251219")
     write_arrival(engine, "A", "20251201", NOW - timedelta(days=8))
-    assert _told(engine) == [
+    assert _unreported_tables(engine) == [
         ("A", "20251219", ("A",)),
         ("B_20251219", "20251219", ("B_20251219", "B_yyyymmdd")),
     ]
@@ -51,7 +51,7 @@ def test_a_batch_that_an_etl_job_wrote_with_dashes_is_reported_as_the_one_of_its
     write_arrival(engine, "A", "20251219")
     write_arrival(engine, "A", "2025-12-19")
     write_arrival(engine, "B_20251219", "2025-12-19")
-    assert _told(engine) == [
+    assert _unreported_tables(engine) == [
         ("A", "20251219", ("A",)),
         ("A", "20251219", ("A",)),
         ("B_20251219", "20251219", ("B_yyyymmdd",)),
@@ -68,7 +68,7 @@ def test_what_was_reported_is_reported_again_only_when_it_arrives_again(engine: 
     write_arrival(engine, "A", "20251219", NOW + timedelta(seconds=1))
     again = _unreported(engine)
     assert [found.arrival_time for found in again] == [NOW + timedelta(seconds=1)]
-    # it arrives once more while this one is being reported
+    # The table arrives once more while its first arrival is being reported.
     write_arrival(engine, "A", "20251219", NOW + timedelta(seconds=2))
     _mark(engine, again)
     assert [found.arrival_time for found in _unreported(engine)] == [NOW + timedelta(seconds=2)]

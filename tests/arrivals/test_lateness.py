@@ -1,4 +1,4 @@
-"""Lateness: the instant a batch is due, which batches are expected, and what the tables say is missing."""
+"""Lateness: when a batch is due, which batches are expected, and which tables of them have not arrived."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -108,7 +108,7 @@ def test_what_has_not_arrived_by_then_is_late_until_it_arrives(engine: Engine) -
     assert _look(engine) == {"M": [("20251219", ("B_yyyymmdd",))]}
     write_arrival(engine, "B_20251219", "20251219", NOW)
     assert _look(engine) == {"M": []}
-    # a day later the next batch is late, and what arrived stays arrived
+    # A day later the next batch is late; the tables of this one still count as arrived.
     assert _look(engine, NOW + timedelta(days=1)) == {"M": [("20251220", ("A", "B_yyyymmdd"))]}
 
 
@@ -143,7 +143,7 @@ def test_a_day_is_late_until_the_next_one_is_due_and_longer_if_it_began(engine: 
 def test_monthly_tables_are_not_expected_every_day(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
     _declare(engine, "M", "+17 08:30")
-    # the newest arrival says how batches are written, however long ago it was
+    # The newest arrival tells whether batches are days or months, however long ago it was.
     write_arrival(engine, "A", "20251010", NOW - timedelta(days=70))
     write_arrival(engine, "A", "202511", NOW - timedelta(days=20))
     assert _look(engine) == {"M": [("202512", ("A",))]}
@@ -196,7 +196,7 @@ def test_of_many_models_those_whose_lateness_changed_are_shown_at_once_and_the_o
     assert [list(turns.choose(on_time)) for _ in range(4)] == [["m0", "m1"], ["m2", "m3"], ["m4"], ["m0", "m1"]]
     one_late = on_time | {"m4": (late,)}
     assert turns.choose(one_late) == {"m2": (), "m3": (), "m4": (late,)}
-    # nobody said that it was shown
+    # note_shown was not called, so m4 still counts as changed.
     turns.choose(one_late)
     assert list(turns.choose(one_late)) == ["m0", "m1", "m4"]
     turns.note_shown(one_late)

@@ -1,4 +1,4 @@
-"""Readiness, re-runs and batches as pure decisions."""
+"""The pure functions: parsing of arrivals, opTimes, readiness and further attempts."""
 
 from datetime import UTC, datetime, timedelta
 

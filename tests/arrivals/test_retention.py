@@ -1,4 +1,4 @@
-"""What table arrival forgets: what ended long ago, in bounded transactions, and nothing that is still needed."""
+"""Retention: old records are deleted in bounded transactions, and nothing that is still needed."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,18 +26,18 @@ NOW = datetime(2026, 3, 31, 3, 11, tzinfo=UTC)
 OLD, RECENT = NOW - timedelta(days=90, seconds=1), NOW - timedelta(days=89)
 
 
-def put(engine: Engine, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+def insert_rows(engine: Engine, table: Table, rows: Sequence[dict[str, Any]]) -> None:
     columns = dict.fromkeys(name for row in rows for name in row)
     with engine.begin() as connection:
         connection.execute(insert(table), [{name: row.get(name) for name in columns} for row in rows])
 
 
-def ids(engine: Engine, table: Table, column: str = "id") -> list[Any]:
+def remaining_ids(engine: Engine, table: Table, column: str = "id") -> list[Any]:
     with engine.connect() as connection:
         return list(connection.scalars(select(table.c[column]).order_by(table.c.id)))
 
 
-def delivery(number: int, status: str, finished: datetime | None) -> dict[str, Any]:
+def delivery_row(number: int, status: str, finished: datetime | None) -> dict[str, Any]:
     return {
         "id": number,
         "webhook_id": f"msg_{number}",
@@ -57,17 +57,17 @@ def delivery(number: int, status: str, finished: datetime | None) -> dict[str, A
     }
 
 
-def task(number: int, status: str, ended: datetime | None, **more: Any) -> dict[str, Any]:
+def task_row(number: int, status: str, ended: datetime | None, **more: Any) -> dict[str, Any]:
     row = {"id": number, "model_id": f"M{number}", "op_time": "20251219", "status": status, "attempt": 1}
     return row | {"start_time": OLD, "end_time": ended} | more
 
 
-def row_of_work(number: int, status: str, finished: datetime | None) -> dict[str, Any]:
+def work_row(number: int, status: str, finished: datetime | None) -> dict[str, Any]:
     row = {"id": number, "kind": "model_run", "payload": {}, "run_id": f"{number:036}", "status": status}
     return row | {"priority": 100, "attempts": 1, "created_at": OLD, "finished_at": finished}
 
 
-def read_by(model_id: str, table: str, arrival: datetime) -> dict[str, Any]:
+def read_version(model_id: str, table: str, arrival: datetime) -> dict[str, Any]:
     return {"model_id": model_id, "op_time": "20251219", "dependency_table_name": table, "arrival_time": arrival}
 
 
@@ -76,28 +76,33 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_recent_or_open_stays(
 ) -> None:
     monkeypatch.setattr(deletion, "ROWS_PER_TRANSACTION", 2)
     states = [("DELIVERED", OLD), ("DEAD", OLD), ("DELIVERED", OLD), ("PENDING", None), ("DEAD", RECENT)]
-    put(engine, metrics_webhook_delivery, [delivery(n, *state) for n, state in enumerate(states, 1)])
+    insert_rows(engine, metrics_webhook_delivery, [delivery_row(n, *state) for n, state in enumerate(states, 1)])
     attempts = [
         {"delivery_id": n, "attempt_no": a, "started_at": OLD, "outcome": "FAILED"} for n in range(1, 6) for a in (1, 2)
     ]
-    put(engine, metrics_webhook_attempt, attempts)
-    ended = [task(1, "SUCCESS", OLD), task(2, "FAILED", OLD), task(5, "SUCCESS", OLD), task(6, "SUCCESS", RECENT)]
-    running = [task(3, "RUNNING", None, work_id=3), task(4, "RUNNING", None, run_id=f"{4:036}")]
-    put(engine, metrics_task_log, ended + running)
-    guard = [{"model_id": f"M{n}", "op_time": "20251219", "task_id": n} for n in (3, 4)]
-    put(engine, metrics_model_running, guard)
-    finished = [row_of_work(1, "SUCCEEDED", OLD), row_of_work(2, "CANCELED", OLD), row_of_work(5, "FAILED", OLD)]
-    needed = [row_of_work(3, "FAILED", OLD), row_of_work(4, "FAILED", OLD)]
-    open_or_recent = [row_of_work(6, "RUNNING", None), row_of_work(7, "QUEUED", None), row_of_work(8, "FAILED", RECENT)]
-    put(engine, work, finished + needed + open_or_recent)
-    inputs = [
-        read_by("OLD", "A", OLD),
-        read_by("OLD", "B", OLD),
-        read_by("MIXED", "A", OLD),
-        read_by("MIXED", "B", RECENT),
+    insert_rows(engine, metrics_webhook_attempt, attempts)
+    ended = [
+        task_row(1, "SUCCESS", OLD),
+        task_row(2, "FAILED", OLD),
+        task_row(5, "SUCCESS", OLD),
+        task_row(6, "SUCCESS", RECENT),
     ]
-    put(engine, metrics_model_input, inputs)
-    put(engine, metrics_etl_log, [{"table_name": "A", "op_time": "20251219", "arrival_time": OLD}])
+    running = [task_row(3, "RUNNING", None, work_id=3), task_row(4, "RUNNING", None, run_id=f"{4:036}")]
+    insert_rows(engine, metrics_task_log, ended + running)
+    guard = [{"model_id": f"M{n}", "op_time": "20251219", "task_id": n} for n in (3, 4)]
+    insert_rows(engine, metrics_model_running, guard)
+    finished = [work_row(1, "SUCCEEDED", OLD), work_row(2, "CANCELED", OLD), work_row(5, "FAILED", OLD)]
+    needed = [work_row(3, "FAILED", OLD), work_row(4, "FAILED", OLD)]
+    open_or_recent = [work_row(6, "RUNNING", None), work_row(7, "QUEUED", None), work_row(8, "FAILED", RECENT)]
+    insert_rows(engine, work, finished + needed + open_or_recent)
+    inputs = [
+        read_version("OLD", "A", OLD),
+        read_version("OLD", "B", OLD),
+        read_version("MIXED", "A", OLD),
+        read_version("MIXED", "B", RECENT),
+    ]
+    insert_rows(engine, metrics_model_input, inputs)
+    insert_rows(engine, metrics_etl_log, [{"table_name": "A", "op_time": "20251219", "arrival_time": OLD}])
     value = {
         "kpi_id": "K",
         "op_time": "20251219",
@@ -106,7 +111,7 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_recent_or_open_stays(
         "kpi_value": 1.0,
         "created_at": OLD,
     }
-    put(engine, metrics_kpi_value, [value])
+    insert_rows(engine, metrics_kpi_value, [value])
 
     assert forget_old_rows(engine, days=0, lookback_days=7, at=NOW) == ForgottenCounts()
     assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW) == ForgottenCounts(
@@ -114,40 +119,40 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_recent_or_open_stays(
     )
     assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW) == ForgottenCounts()
 
-    assert ids(engine, metrics_webhook_delivery) == [4, 5]
-    assert sorted(ids(engine, metrics_webhook_attempt, "delivery_id")) == [4, 4, 5, 5]
-    assert ids(engine, metrics_task_log) == [3, 4, 6]
-    assert ids(engine, work) == [3, 4, 6, 7, 8]
-    assert ids(engine, metrics_model_input, "model_id") == ["MIXED", "MIXED"]
-    assert len(ids(engine, metrics_etl_log)) == len(ids(engine, metrics_kpi_value)) == 1
+    assert remaining_ids(engine, metrics_webhook_delivery) == [4, 5]
+    assert sorted(remaining_ids(engine, metrics_webhook_attempt, "delivery_id")) == [4, 4, 5, 5]
+    assert remaining_ids(engine, metrics_task_log) == [3, 4, 6]
+    assert remaining_ids(engine, work) == [3, 4, 6, 7, 8]
+    assert remaining_ids(engine, metrics_model_input, "model_id") == ["MIXED", "MIXED"]
+    assert len(remaining_ids(engine, metrics_etl_log)) == len(remaining_ids(engine, metrics_kpi_value)) == 1
 
 
 def test_a_batch_with_and_without_dashes_is_forgotten_as_a_whole(engine: Engine) -> None:
-    kept = [read_by("KEPT", "A", OLD) | {"op_time": "2025-12-19"}, read_by("KEPT", "B", RECENT)]
-    kept += [read_by("KEPT2", "A", OLD), read_by("KEPT2", "B", RECENT) | {"op_time": "2025-12-19"}]
-    old = [read_by("OLD", "A", OLD) | {"op_time": "2025-12-19"}, read_by("OLD", "B", OLD)]
-    put(engine, metrics_model_input, [*old, *kept])
+    kept = [read_version("KEPT", "A", OLD) | {"op_time": "2025-12-19"}, read_version("KEPT", "B", RECENT)]
+    kept += [read_version("KEPT2", "A", OLD), read_version("KEPT2", "B", RECENT) | {"op_time": "2025-12-19"}]
+    old = [read_version("OLD", "A", OLD) | {"op_time": "2025-12-19"}, read_version("OLD", "B", OLD)]
+    insert_rows(engine, metrics_model_input, [*old, *kept])
     assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW).inputs == 2
-    assert set(ids(engine, metrics_model_input, "model_id")) == {"KEPT", "KEPT2"}
+    assert set(remaining_ids(engine, metrics_model_input, "model_id")) == {"KEPT", "KEPT2"}
 
 
 def test_what_batches_read_stays_for_as_long_as_the_sensor_looks_back(engine: Engine) -> None:
-    rows = [read_by(f"M{days}", "A", NOW - timedelta(days=days)) for days in (400, 366, 365, 100, 1)]
-    put(engine, metrics_model_input, rows)
+    rows = [read_version(f"M{days}", "A", NOW - timedelta(days=days)) for days in (400, 366, 365, 100, 1)]
+    insert_rows(engine, metrics_model_input, rows)
     assert forget_old_rows(engine, days=90, lookback_days=365, at=NOW + timedelta(seconds=1)).inputs == 2
-    assert ids(engine, metrics_model_input, "model_id") == ["M365", "M100", "M1"]
+    assert remaining_ids(engine, metrics_model_input, "model_id") == ["M365", "M100", "M1"]
 
 
 def test_the_newest_row_stays_so_that_its_id_is_never_given_to_another(engine: Engine) -> None:
-    put(engine, metrics_task_log, [task(1, "SUCCESS", OLD), task(2, "SUCCESS", OLD)])
-    put(engine, work, [row_of_work(1, "SUCCEEDED", OLD), row_of_work(2, "SUCCEEDED", OLD)])
+    insert_rows(engine, metrics_task_log, [task_row(1, "SUCCESS", OLD), task_row(2, "SUCCESS", OLD)])
+    insert_rows(engine, work, [work_row(1, "SUCCEEDED", OLD), work_row(2, "SUCCEEDED", OLD)])
     assert forget_old_rows(engine, days=90, lookback_days=7, at=NOW) == ForgottenCounts(tasks=1, work=1)
-    assert ids(engine, metrics_task_log) == ids(engine, work) == [2]
+    assert remaining_ids(engine, metrics_task_log) == remaining_ids(engine, work) == [2]
 
 
 def test_a_transaction_deletes_no_more_than_a_batch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletion, "ROWS_PER_TRANSACTION", 10)
-    put(engine, metrics_task_log, [task(number, "SUCCESS", OLD) for number in range(1, 27)])
+    insert_rows(engine, metrics_task_log, [task_row(number, "SUCCESS", OLD) for number in range(1, 27)])
     transactions: list[int] = []
 
     def note(connection: Any, cursor: Any, statement: str, *_: object) -> None:
@@ -169,7 +174,9 @@ def test_a_transaction_deletes_no_more_than_a_batch(engine: Engine, monkeypatch:
 
 def test_the_job_takes_the_days_from_the_settings(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = datetime.now(UTC) - timedelta(days=10)
-    put(home.engine, metrics_task_log, [task(1, "SUCCESS", ended), task(2, "SUCCESS", datetime.now(UTC))])
+    insert_rows(
+        home.engine, metrics_task_log, [task_row(1, "SUCCESS", ended), task_row(2, "SUCCESS", datetime.now(UTC))]
+    )
 
     def tasks_after_the_job() -> int:
         with DagsterInstance.ephemeral() as instance:

@@ -1,4 +1,4 @@
-"""The sensor: what nobody reported is begun, made good, shown and complained about."""
+"""The sensor of table arrival: unreported arrivals, dead executions, late tables and overdue webhooks."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -42,13 +42,13 @@ from tests.arrivals.conftest import Home
 from tests.arrivals.world import add_model, logged_tasks, silent, write_arrival
 from tests.waiting import until
 
-# Dagster's own doing where one resource needs another
+# Dagster itself causes this warning if a resource depends on another resource.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")
 OP = "20251219"
 
 
 def tick(home: Home) -> list[AssetCheckEvaluation]:
-    """One tick; the evaluations of model M's check that came of it."""
+    """Runs one tick; returns the new evaluations of the check of model M."""
     before = len(evaluations(home))
     with build_sensor_context(instance=home.instance) as context:
         assert isinstance(arrivals(context), SkipReason)
@@ -67,7 +67,7 @@ def statuses(home: Home) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def woken(home: Home) -> Iterator[Callable[[], bool]]:
-    """Where a runner would listen; says whether it was woken since it was asked last."""
+    """Listens in place of a runner; the function tells whether it was woken since the last call."""
     with wake.open_listener(home.path) as listener:
 
         def was_woken() -> bool:
@@ -112,18 +112,18 @@ def test_what_came_half_by_request_and_half_with_dashes_is_one_partition_and_one
     assert home.instance.get_dynamic_partitions(str(OP_TIMES.name)) == [OP]
 
 
-def _launched(home: Home, status: DagsterRunStatus | None) -> None:
-    """A launch of the operator's whose process is gone; without a status its run was deleted too."""
+def _launch_and_die(home: Home, status: DagsterRunStatus | None) -> None:
+    """Leaves an operator's launch whose process is gone. Its run has this status in Dagster, or was deleted if None."""
     add_model(home.engine, "M", ["A"])
     write_arrival(home.engine, "A", OP)
     run_id = str(uuid.uuid4()) if status is None else create_run_for_test(home.instance, status=status).run_id
-    lifecycle.start_for_operator(home.engine, "M", OP, run_id, datetime.now(UTC))
+    lifecycle.start_operator_execution(home.engine, "M", OP, run_id, datetime.now(UTC))
 
 
 def test_a_launch_whose_run_failed_without_a_word_is_closed_and_made_again(
     home: Home, woken: Callable[[], bool]
 ) -> None:
-    _launched(home, DagsterRunStatus.FAILURE)
+    _launch_and_die(home, DagsterRunStatus.FAILURE)
     tick(home)
     assert statuses(home) == [("FAILED", "OPERATOR"), ("RUNNING", "RECOVERY")]
     assert logged_tasks(home.engine, "M", OP)[0].message == "its run is FAILURE"
@@ -131,20 +131,20 @@ def test_a_launch_whose_run_failed_without_a_word_is_closed_and_made_again(
 
 
 def test_a_launch_that_the_operator_ended_is_closed_and_not_made_again(home: Home) -> None:
-    _launched(home, DagsterRunStatus.CANCELED)
+    _launch_and_die(home, DagsterRunStatus.CANCELED)
     tick(home)
     tick(home)
     assert statuses(home) == [("FAILED", "OPERATOR")]
 
 
 def test_a_launch_that_goes_on_is_left_alone(home: Home) -> None:
-    _launched(home, DagsterRunStatus.STARTED)
+    _launch_and_die(home, DagsterRunStatus.STARTED)
     tick(home)
     assert statuses(home) == [("RUNNING", "OPERATOR")]
 
 
 def test_a_launch_whose_run_was_deleted_is_given_the_time_that_a_query_may_take(home: Home) -> None:
-    _launched(home, None)
+    _launch_and_die(home, None)
     tick(home)
     assert statuses(home) == [("RUNNING", "OPERATOR")]
     hours_ago = update(metrics_task_log).values(start_time=datetime.now(UTC) - timedelta(hours=1))
@@ -171,10 +171,10 @@ def test_what_is_late_fails_the_check_once_and_passes_when_it_arrived(
     [passed] = tick(home)
     assert passed.passed
     assert tick(home) == []
-    # the UI shows no evaluation from before the last materialisation
+    # The UI does not show an evaluation that is older than the last materialisation.
     home.instance.report_runless_asset_event(AssetMaterialization(AssetKey(["models", "M"])))
     assert [evaluation.passed for evaluation in tick(home)] == [True]
-    # SQLite keeps whole seconds
+    # Dagster's SQLite storage keeps whole seconds.
     until("the evaluation to be newer than the materialisation", lambda: tick(home) == [], 10)
     said = [record.message for record in caplog.records if record.name == "assets.arrivals.reports"]
     assert [line.split(",")[0] for line in said] == [
@@ -205,7 +205,7 @@ def test_webhooks_that_nobody_sends_become_work_once_an_interval(home: Home, wok
     assert woken()
     tick(home)
     kinds = read(home.engine, lambda connection: connection.execute(select(work_table.c.kind)).scalars().all())
-    # two ticks may fall into two intervals
+    # Two ticks may fall into two intervals, each with a row of work of its own.
     assert set(kinds) == {"webhook_send"}
     assert len(kinds) <= 2
 

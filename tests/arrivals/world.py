@@ -58,7 +58,7 @@ def add_models(engine: Engine, models: dict[str, Sequence[str]], *, published: b
 
 
 def write_arrival(engine: Engine, table: str, op_time: str, at: datetime | None = None) -> None:
-    """As an ETL job does: straight into the table, with its own clock, in place."""
+    """Writes an arrival as an ETL job does: into the table itself, with its own clock, over an earlier row."""
     row = {"table_name": table, "op_time": op_time, "arrival_time": at or datetime.now(UTC)}
     transact(engine, lambda connection: upsert(connection, metrics_etl_log, [row], key=["table_name", "op_time"]))
 
@@ -74,5 +74,5 @@ def work_of(engine: Engine, task: Any) -> Any:
 
 
 def silent(connection: Any, **_: Any) -> int:
-    """Nobody subscribed."""
+    """A Notify that writes no deliveries, as if nobody had subscribed."""
     return 0

@@ -86,7 +86,7 @@ def queue_executions(
     return tasks
 
 
-def queue_due(engine: Engine, batches: Sequence[Batch], why: Trigger, now: datetime) -> dict[Batch, int]:
+def queue_due_batches(engine: Engine, batches: Sequence[Batch], why: Trigger, now: datetime) -> dict[Batch, int]:
     """Queues those of the batches that are due, judged in the same transaction; returns the ids of the new tasks."""
 
     def queue(connection: Connection) -> dict[Batch, int]:
@@ -100,7 +100,7 @@ def queue_due(engine: Engine, batches: Sequence[Batch], why: Trigger, now: datet
     return transact_until_uncontended(engine, queue)
 
 
-def start_queued(engine: Engine, batch: Batch, work_id: int, run_id: str, now: datetime) -> Execution:
+def start_queued_execution(engine: Engine, batch: Batch, work_id: int, run_id: str, now: datetime) -> Execution:
     """Starts the execution that was queued with this row of work, in the run of that row."""
 
     def start(connection: Connection) -> Execution:
@@ -115,7 +115,7 @@ def start_queued(engine: Engine, batch: Batch, work_id: int, run_id: str, now: d
     return transact(engine, start)
 
 
-def start_for_operator(engine: Engine, model_id: str, op_time: str, run_id: str, now: datetime) -> Execution:
+def start_operator_execution(engine: Engine, model_id: str, op_time: str, run_id: str, now: datetime) -> Execution:
     """Starts an execution that an operator launched, even before all tables have arrived, never beside another one."""
     batch = (model_id, op_time)
 
@@ -190,7 +190,7 @@ def fence(connection: Connection, execution: Execution) -> None:
         raise TakenOver(f"task {execution.task_id} was taken for dead and closed while this process went on")
 
 
-def close_dead(connection: Connection, task_id: int, batch: Batch, message: str, now: datetime) -> bool:
+def close_dead_execution(connection: Connection, task_id: int, batch: Batch, message: str, now: datetime) -> bool:
     """Closes the task of an execution whose process died; False if somebody has closed the task meanwhile."""
     if lock_running(connection, [batch]).get(batch) != task_id:
         return False

@@ -11,8 +11,8 @@ from platform_defs.arrivals.executions.lifecycle import (
     Notify,
     fence,
     finish_execution,
-    start_for_operator,
-    start_queued,
+    start_operator_execution,
+    start_queued_execution,
 )
 from platform_defs.arrivals.executions.task_log import TaskStatus
 from platform_defs.arrivals.models.catalog import load_models
@@ -52,7 +52,7 @@ def run_for_work(
 ) -> ExecutionResult:
     """Executes what was queued with a row of work. Raises ModelFailed after the task log was closed as FAILED."""
     now = datetime.now(UTC)
-    return _execute(environment, start_queued(environment.engine, (model_id, op_time), work_id, run_id, now))
+    return _execute(environment, start_queued_execution(environment.engine, (model_id, op_time), work_id, run_id, now))
 
 
 def run_for_operator(environment: ExecutionEnvironment, model_id: str, op_time: str, run_id: str) -> ExecutionResult:
@@ -60,7 +60,7 @@ def run_for_operator(environment: ExecutionEnvironment, model_id: str, op_time: 
     if op_time != normalise_op_time(op_time):
         raise InvalidArrival("opTime", f"expected {normalise_op_time(op_time)}, as arrivals are recorded")
     now = datetime.now(UTC)
-    return _execute(environment, start_for_operator(environment.engine, model_id, op_time, run_id, now))
+    return _execute(environment, start_operator_execution(environment.engine, model_id, op_time, run_id, now))
 
 
 def _execute(environment: ExecutionEnvironment, execution: Execution) -> ExecutionResult:

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine, and_, func, select
 
 from platform_defs.arrivals.batches import Batch
-from platform_defs.arrivals.executions.lifecycle import close_dead, queue_executions, store_read_versions
+from platform_defs.arrivals.executions.lifecycle import close_dead_execution, queue_executions, store_read_versions
 from platform_defs.arrivals.executions.running_batches import transact_until_uncontended
 from platform_defs.arrivals.executions.task_log import Trigger
 from platform_defs.arrivals.readiness import Verdict, judge, may_run_again
@@ -69,7 +69,7 @@ def settle_dead_executions(engine: Engine, now: datetime, others: Sequence[DeadE
 
 def _settle(connection: Connection, dead: DeadExecution, now: datetime) -> int | None:
     """Closes the dead execution's task; returns the task of the next attempt, or None if there is none."""
-    if not close_dead(connection, dead.task_id, dead.batch, dead.reason, now):
+    if not close_dead_execution(connection, dead.task_id, dead.batch, dead.reason, now):
         return None
     standings = load_standings(connection, [dead.batch])
     if not standings or judge(standings[0]) is not Verdict.DUE:
@@ -130,7 +130,7 @@ def executions_without_work(connection: Connection) -> Mapping[str, DeadExecutio
     }
 
 
-def dead_by_run_states(
+def executions_of_ended_runs(
     engine: Engine, executions: Mapping[str, DeadExecution], runs: Sequence[RunState], deleted_if_before: datetime
 ) -> list[DeadExecution]:
     """Those of the executions without a row of work that are dead, judged by their runs.

@@ -87,7 +87,7 @@ def save(engine: Engine, file: ModelFile) -> LoadSummary:
         # its file against the models that the first one stored.
         bump(connection, VERSION_COUNTER)
         contents = check_file(file, _load_known_kpis(connection))
-        return _store(connection, contents)
+        return _store_contents(connection, contents)
 
     return transact(engine, work)
 
@@ -131,7 +131,7 @@ def _load_known_kpis(connection: Connection) -> KnownKpis:
     )
 
 
-def _store(connection: Connection, contents: FileContents) -> LoadSummary:
+def _store_contents(connection: Connection, contents: FileContents) -> LoadSummary:
     dependency, kpi, model = metrics_model_dependency, metrics_kpi, metrics_model
     ids = [each.model_id for each in contents.models]
     known = set(connection.scalars(select(model.c.model_id).where(model.c.model_id.in_(ids))))

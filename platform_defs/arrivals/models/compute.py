@@ -102,7 +102,7 @@ def _read_into_spool(transaction: ReadTransaction, model: Model, op_time: str, s
     computed = stored = 0
     for row in rows:
         dims = {name: _json_dimension(row[at]) for name, at in zip(model.dimensions, dimension_at, strict=True)}
-        values = [_number(row[at], kpi_id, dims) for kpi_id, at in zip(kpi_ids, kpi_at, strict=True)]
+        values = [_kpi_number(row[at], kpi_id, dims) for kpi_id, at in zip(kpi_ids, kpi_at, strict=True)]
         if not spool.add(canonical_json(dims), values):
             raise _model_failed(f"the query gives more than one row for {_describe_dims(dims)}")
         computed += 1
@@ -143,7 +143,7 @@ def _json_dimension(value: Any) -> Any:
     return str(value)
 
 
-def _number(value: Any, kpi_id: str, dims: Mapping[str, Any]) -> float | None:
+def _kpi_number(value: Any, kpi_id: str, dims: Mapping[str, Any]) -> float | None:
     if value is None:
         return None
     number = math.nan

@@ -1,4 +1,4 @@
-"""Models, tables and files as the tests of this folder use them."""
+"""Models for the tests of this folder, and short ways to compute them and read their values."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ def model(
     return Model(model_id, "Daily orders", tuple(depends_on), source, tuple(dimensions), sql, tuple(kpis))
 
 
-def computed(
+def compute_model(
     engine: Engine,
     what: Model,
     op_time: str = BATCH,
@@ -40,7 +40,7 @@ def computed(
     return compute(engine, what, op_time, sources=sources, timeout_s=timeout_s)
 
 
-def stored(engine: Engine, op_time: str = BATCH) -> list[tuple[str, dict[str, object], float]]:
+def stored_values(engine: Engine, op_time: str = BATCH) -> list[tuple[str, dict[str, object], float]]:
     table = metrics_kpi_value
     query = table.select().where(table.c.op_time == op_time).order_by(table.c.kpi_id, table.c.dims_hash)
     rows = read(engine, lambda connection: connection.execute(query).all())
@@ -48,7 +48,7 @@ def stored(engine: Engine, op_time: str = BATCH) -> list[tuple[str, dict[str, ob
     return sorted(found, key=lambda row: (row[0], str(row[1])))
 
 
-def execute(engine: Engine, *statements: str) -> None:
+def run_statements(engine: Engine, *statements: str) -> None:
     with engine.begin() as connection:
         for statement in statements:
             connection.execute(text(statement))

@@ -1,4 +1,4 @@
-"""A file of models: every problem is named with its line, and what stands in the database counts."""
+"""Model files: every problem is reported with its line, also conflicts with KPIs in the database."""
 
 import pytest
 
@@ -23,18 +23,18 @@ computed_kpis:
 """
 
 
-def loaded(text: str | bytes, known: KnownKpis = KnownKpis()) -> FileContents:  # noqa: B008  # frozen
+def load(text: str | bytes, known: KnownKpis = KnownKpis()) -> FileContents:  # noqa: B008  # frozen
     return check_file(read_file(text if isinstance(text, bytes) else text.encode(), "models.yaml"), known)
 
 
 def problems(text: str | bytes, known: KnownKpis = KnownKpis()) -> list[str]:  # noqa: B008  # frozen
     with pytest.raises(YamlFileError) as caught:
-        loaded(text, known)
+        load(text, known)
     return list(caught.value.problems)
 
 
 def test_the_file_of_the_manual_is_read() -> None:
-    [model], [computed] = loaded(GOOD).models, loaded(GOOD).computed
+    [model], [computed] = load(GOOD).models, load(GOOD).computed
     assert model == Model(
         model_id="MODEL-01",
         name="Daily orders",
@@ -139,16 +139,16 @@ def test_what_is_no_such_file_is_refused(text: str | bytes, expected: str) -> No
 
 
 def test_an_unquoted_time_and_a_day_after_are_due() -> None:
-    # YAML reads 12:30 as seven hundred and fifty
-    assert loaded(GOOD.replace('"08:30"', "12:30")).models[0].due == "12:30"
-    assert loaded(GOOD.replace('"08:30"', "+1 02:00")).models[0].due == "+1 02:00"
-    assert loaded(GOOD.replace('    due: "08:30"\n', "")).models[0].due is None
+    # YAML reads an unquoted 12:30 as the number 750.
+    assert load(GOOD.replace('"08:30"', "12:30")).models[0].due == "12:30"
+    assert load(GOOD.replace('"08:30"', "+1 02:00")).models[0].due == "+1 02:00"
+    assert load(GOOD.replace('    due: "08:30"\n', "")).models[0].due is None
 
 
 def test_what_is_stored_already_counts() -> None:
     computed = "computed_kpis:\n  - {kpi_id: KC1, name: c, expression: KD1 - KC9}\n"
     stored = KnownKpis({"KD1": "OTHER"}, {"KC9": ("KD1",)})
-    assert loaded(computed, stored).computed[0].depends_on == ("KD1", "KC9")
+    assert load(computed, stored).computed[0].depends_on == ("KD1", "KC9")
     assert problems(computed) == ["models.yaml:2: computed KPI KC1: names the undefined KPI KD1"]
     assert problems(computed, KnownKpis({"KD1": "OTHER"}, {"KC9": ("KC1",)})) == [
         "models.yaml:2: computed KPIs in a circle: KC9 -> KC1 -> KC9"
@@ -164,4 +164,4 @@ def test_what_is_stored_already_counts() -> None:
     assert problems(GOOD, KnownKpis({"KD1": "MODEL-01"}, {"KC9": ("KD1",)})) == [
         "models.yaml:2: KPI KD1 is gone from the model, but KC9 builds on it"
     ]
-    loaded(GOOD, KnownKpis({"KD1001": "MODEL-01", "KD1": "MODEL-01"}, {"KC2001": ("KD1",)}))
+    load(GOOD, KnownKpis({"KD1001": "MODEL-01", "KD1": "MODEL-01"}, {"KC2001": ("KD1",)}))

@@ -1,4 +1,4 @@
-"""Computed KPIs: which ids an expression names, whatever their hyphens, and circles among them."""
+"""Expressions of computed KPIs: the ids in them, also ids with hyphens, and cycles among computed KPIs."""
 
 import re
 from itertools import pairwise
@@ -64,7 +64,7 @@ def test_glued_by_hyphens_the_longest_known_id_wins_at_every_place(ids: list[str
     known = {*ids, *others}
     longest_first = "|".join(re.escape(each) for each in sorted(known, key=len, reverse=True))
     pieces = re.findall(rf"(?:{longest_first})(?=-|$)|.", "-".join(ids))
-    # the longest may leave a rest that is no id: that is refused, and not what is shown here
+    # After the longest id a rest may follow that is no id. Such expressions are refused; this test is not about them.
     assume(known.issuperset(pieces[::2]) and set(pieces[1::2]) <= {"-"})
     assert referenced_kpis("-".join(ids), known) == tuple(dict.fromkeys(pieces[::2]))
 

@@ -1,4 +1,4 @@
-"""The SQL of a model: what is one read-only query, and what becomes of its placeholders."""
+"""The SQL of a model: which queries are accepted, and how placeholders are filled in."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Executing a model on a real source: what is counted and stored, what fails and how, and how much memory it takes."""
+"""Computing a model on a real source: counts and values, failures and their messages, and the memory it takes."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from platform_defs.canonical import canonical_hash
 from platform_defs.sources import Query, SourceError, Sources
 from platform_defs.store.engine import open_engine, read
 from platform_defs.store.tables.arrivals import metrics_kpi_value
-from tests.arrivals.models.making import AMOUNT, BATCH, ORDERS, computed, execute, model, stored
+from tests.arrivals.models.making import AMOUNT, BATCH, ORDERS, compute_model, model, run_statements, stored_values
 from tests.conftest import STORES, needs, server_url
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,46 +26,50 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def orders(engine: Engine) -> Iterator[Engine]:
-    """Two regions of one batch and one of another; the south's amount is unknown."""
-    execute(
+    """A table of orders: two regions in batch 20251219, one of them without an amount, and one region in 20251220."""
+    run_statements(
         engine,
         "CREATE TABLE orders (region VARCHAR(20), amount DECIMAL(10, 2), op_time VARCHAR(20))",
         "INSERT INTO orders VALUES ('north', 10.50, '20251219'), ('north', 2, '20251219'),"
         " ('south', NULL, '20251219'), ('north', 7, '20251220')",
     )
     yield engine
-    execute(engine, "DROP TABLE orders")
+    run_statements(engine, "DROP TABLE orders")
 
 
 @pytest.fixture
 def numbers(engine: Engine) -> Iterator[Engine]:
-    """Sixty-seven rows, of which three times make three hundred thousand."""
-    execute(engine, "CREATE TABLE numbers (n INT)")
+    """A table of 67 rows: the product of three copies has 300,000 rows."""
+    run_statements(engine, "CREATE TABLE numbers (n INT)")
     with engine.begin() as connection:
         connection.execute(text("INSERT INTO numbers VALUES (:n)"), [{"n": n} for n in range(67)])
     yield engine
-    execute(engine, "DROP TABLE numbers")
+    run_statements(engine, "DROP TABLE numbers")
 
 
 def test_rows_and_values_are_counted_and_stored_once_per_batch(orders: Engine) -> None:
-    assert computed(orders, model()) == Counts(computed=2, stored=3)
-    assert stored(orders) == [
+    assert compute_model(orders, model()) == Counts(computed=2, stored=3)
+    assert stored_values(orders) == [
         ("KD1001", {"region": "north"}, 12.5),
         ("KD1002", {"region": "north"}, 2),
         ("KD1002", {"region": "south"}, 1),
     ]
-    assert computed(orders, model(), "20251220") == Counts(1, 2)
-    execute(orders, "DELETE FROM orders WHERE region = 'north'", "INSERT INTO orders VALUES ('west', 1, '20251219')")
-    assert computed(orders, model(kpis=[AMOUNT])) == Counts(2, 1)
-    assert stored(orders) == [("KD1001", {"region": "west"}, 1)], "a re-run replaces, KPIs that are gone included"
-    assert len(stored(orders, "20251220")) == 2, "another batch is not touched"
+    assert compute_model(orders, model(), "20251220") == Counts(1, 2)
+    run_statements(
+        orders, "DELETE FROM orders WHERE region = 'north'", "INSERT INTO orders VALUES ('west', 1, '20251219')"
+    )
+    assert compute_model(orders, model(kpis=[AMOUNT])) == Counts(2, 1)
+    assert stored_values(orders) == [("KD1001", {"region": "west"}, 1)], (
+        "a re-run replaces, KPIs that are gone included"
+    )
+    assert len(stored_values(orders, "20251220")) == 2, "another batch is not touched"
 
 
 def test_a_kpi_that_moved_to_another_model_has_one_set_of_values(orders: Engine) -> None:
-    computed(orders, model(model_id="MODEL-OLD"))
-    execute(orders, "UPDATE orders SET region = 'west' WHERE region = 'north'")
-    assert computed(orders, model(kpis=[AMOUNT])) == Counts(2, 1)
-    assert stored(orders) == [
+    compute_model(orders, model(model_id="MODEL-OLD"))
+    run_statements(orders, "UPDATE orders SET region = 'west' WHERE region = 'north'")
+    assert compute_model(orders, model(kpis=[AMOUNT])) == Counts(2, 1)
+    assert stored_values(orders) == [
         ("KD1001", {"region": "west"}, 12.5),
         ("KD1002", {"region": "north"}, 2),
         ("KD1002", {"region": "south"}, 1),
@@ -73,22 +77,22 @@ def test_a_kpi_that_moved_to_another_model_has_one_set_of_values(orders: Engine)
 
 
 def test_a_reader_sees_the_old_values_until_all_new_ones_are_there(orders: Engine) -> None:
-    computed(orders, model())
-    before = stored(orders)
-    execute(orders, "DELETE FROM orders WHERE region = 'south'", "UPDATE orders SET region = 'west'")
+    compute_model(orders, model())
+    before = stored_values(orders)
+    run_statements(orders, "DELETE FROM orders WHERE region = 'south'", "UPDATE orders SET region = 'west'")
     seen = []
 
     def look(connection: object, cursor: object, statement: str, *others: object) -> None:
         if statement.startswith(("DELETE FROM metrics_kpi_value", "INSERT INTO metrics_kpi_value")):
-            seen.append(stored(orders))
+            seen.append(stored_values(orders))
 
     event.listen(orders, "after_cursor_execute", look)
     try:
-        computed(orders, model())
+        compute_model(orders, model())
     finally:
         event.remove(orders, "after_cursor_execute", look)
     assert seen == [before, before, before]
-    assert stored(orders) == [("KD1001", {"region": "west"}, 12.5), ("KD1002", {"region": "west"}, 2)]
+    assert stored_values(orders) == [("KD1001", {"region": "west"}, 12.5), ("KD1002", {"region": "west"}, 2)]
 
 
 def test_the_query_is_sent_as_it_is_written_and_the_batch_is_bound(orders: Engine) -> None:
@@ -97,34 +101,36 @@ def test_the_query_is_sent_as_it_is_written_and_the_batch_is_bound(orders: Engin
         " WHERE region LIKE 'n%' AND '12:30' <> ':op_time' AND '%s' <> '%(op_time)s' AND 5 %(3)%(2) = 0 AND"
         " (op_time = '${op_time}' OR op_time = ${op_time})"
     )
-    assert computed(orders, model(sql, dimensions=[]), "' OR 1=1 -- ") == Counts(1, 1)
-    assert stored(orders, "' OR 1=1 -- ") == [("KD1002", {}, 0)]
-    assert computed(orders, model(sql, dimensions=[])) == Counts(1, 2)
-    assert stored(orders) == [("KD1001", {}, 12.5), ("KD1002", {}, 2)]
+    assert compute_model(orders, model(sql, dimensions=[]), "' OR 1=1 -- ") == Counts(1, 1)
+    assert stored_values(orders, "' OR 1=1 -- ") == [("KD1002", {}, 0)]
+    assert compute_model(orders, model(sql, dimensions=[])) == Counts(1, 2)
+    assert stored_values(orders) == [("KD1001", {}, 12.5), ("KD1002", {}, 2)]
 
 
 def test_a_placeholder_in_a_tables_name_is_read_as_the_batch_has_it(orders: Engine) -> None:
-    execute(orders, "CREATE TABLE orders_20251219 AS SELECT * FROM orders WHERE region = 'south'")
+    run_statements(orders, "CREATE TABLE orders_20251219 AS SELECT * FROM orders WHERE region = 'south'")
     sql = "SELECT orders_yyyymmdd.region, ${kpis} FROM orders_yyyymmdd GROUP BY orders_yyyymmdd.region"
     by_batch = model(sql, depends_on=["orders_yyyymmdd"])
     try:
-        assert computed(orders, by_batch) == Counts(1, 1)
+        assert compute_model(orders, by_batch) == Counts(1, 1)
         with pytest.raises(ModelFailed, match="orders_20251220"):
-            computed(orders, by_batch, "20251220")
+            compute_model(orders, by_batch, "20251220")
     finally:
-        execute(orders, "DROP TABLE orders_20251219")
+        run_statements(orders, "DROP TABLE orders_20251219")
 
 
 def test_dimensions_are_stored_as_json_by_their_canonical_hash(orders: Engine) -> None:
-    execute(
+    run_statements(
         orders, "CREATE TABLE facts (day DATE, price DECIMAL(8, 2), n INT, missing INT, 名称 VARCHAR(9), amount INT)"
     )
-    execute(orders, "INSERT INTO facts VALUES ('2025-12-19', 1.50, 3, NULL, '北', 4)")
+    run_statements(orders, "INSERT INTO facts VALUES ('2025-12-19', 1.50, 3, NULL, '北', 4)")
     names = ["day", "price", "n", "missing", "名称"]
     try:
-        computed(orders, model("SELECT facts.*, ${kpis} FROM facts GROUP BY ${dimGroup}, amount", dimensions=names))
-        [(_, dims, _), _] = stored(orders)
-        # SQLite has neither dates nor exact numbers: it gives what it keeps
+        compute_model(
+            orders, model("SELECT facts.*, ${kpis} FROM facts GROUP BY ${dimGroup}, amount", dimensions=names)
+        )
+        [(_, dims, _), _] = stored_values(orders)
+        # SQLite has no types for dates and exact decimals, and returns the stored text and float.
         price = 1.5 if orders.dialect.name == "sqlite" else "1.50"
         assert dims == {"day": "2025-12-19", "price": price, "n": 3, "missing": None, "名称": "北"}
         hashes = read(
@@ -135,7 +141,7 @@ def test_dimensions_are_stored_as_json_by_their_canonical_hash(orders: Engine) -
         )
         assert hashes == {canonical_hash(dims)}
     finally:
-        execute(orders, "DROP TABLE facts")
+        run_statements(orders, "DROP TABLE facts")
 
 
 @pytest.mark.parametrize(
@@ -152,33 +158,35 @@ def test_dimensions_are_stored_as_json_by_their_canonical_hash(orders: Engine) -
 def test_what_fails_leaves_the_old_values_and_says_why(
     orders: Engine, sql: str, kpis: list[Kpi], expected: str
 ) -> None:
-    computed(orders, model())
-    before = stored(orders)
+    compute_model(orders, model())
+    before = stored_values(orders)
     with pytest.raises(ModelFailed) as caught:
-        computed(orders, model(sql, kpis=kpis))
+        compute_model(orders, model(sql, kpis=kpis))
     assert expected in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) <= 2000
-    assert stored(orders) == before
+    assert stored_values(orders) == before
 
 
 def test_a_number_that_no_double_holds_is_a_failure(engine: Engine) -> None:
     sql = "SELECT ${kpis}"
     with pytest.raises(ModelFailed, match=r"out of range|K of the whole batch is no number: 'inf'"):
-        computed(engine, model(sql, dimensions=[], kpis=[Kpi("K", "", "1e308 * 10")]))
-    assert computed(engine, model(sql, dimensions=[], kpis=[Kpi("K", "", "1 = 1")])) == Counts(1, 1)
-    assert stored(engine) == [("K", {}, 1)]
+        compute_model(engine, model(sql, dimensions=[], kpis=[Kpi("K", "", "1e308 * 10")]))
+    assert compute_model(engine, model(sql, dimensions=[], kpis=[Kpi("K", "", "1 = 1")])) == Counts(1, 1)
+    assert stored_values(engine) == [("K", {}, 1)]
 
 
 @pytest.mark.parametrize("database_url", STORES, indirect=True)
 def test_a_named_source_is_read_without_being_written(database_url: URL, orders: Engine) -> None:
     source = open_engine(database_url)
-    execute(source, "CREATE TABLE stock (region VARCHAR(20), amount INT)", "INSERT INTO stock VALUES ('east', 5)")
+    run_statements(
+        source, "CREATE TABLE stock (region VARCHAR(20), amount INT)", "INSERT INTO stock VALUES ('east', 5)"
+    )
     source.dispose()
     urls = {"WAREHOUSE": database_url.render_as_string(hide_password=False)}
     stock = model("SELECT ${dimGroup}, ${kpis} FROM stock GROUP BY region", source="Warehouse")
-    assert computed(orders, stock, urls=urls) == Counts(1, 2)
-    assert stored(orders)[0] == ("KD1001", {"region": "east"}, 5)
+    assert compute_model(orders, stock, urls=urls) == Counts(1, 2)
+    assert stored_values(orders)[0] == ("KD1001", {"region": "east"}, 5)
 
 
 def test_a_source_that_is_not_there_is_named_without_its_password(engine: Engine, tmp_path: Path) -> None:
@@ -190,7 +198,7 @@ def test_a_source_that_is_not_there_is_named_without_its_password(engine: Engine
         (f"sqlite:///{tmp_path}/absent.db", "unable to open database file"),
     ):
         with pytest.raises(ModelFailed) as caught:
-            computed(engine, elsewhere, urls={"DW": url})
+            compute_model(engine, elsewhere, urls={"DW": url})
         assert expected in str(caught.value)
         assert "s3cret" not in str(caught.value)
     assert not (tmp_path / "absent.db").exists()
@@ -203,32 +211,32 @@ def test_a_source_refuses_to_be_written(orders: Engine) -> None:
         sources.read_transaction("platform", 10) as transaction,
     ):
         transaction.rows(Query("DELETE FROM orders", {"op_time": BATCH}))
-    assert computed(orders, model()) == Counts(2, 3)
+    assert compute_model(orders, model()) == Counts(2, 3)
 
 
 @pytest.mark.needs("mysql")
 def test_a_password_that_a_message_repeats_is_masked(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path}/platform.db")
-    # by TLS: without it the server may refuse an unknown user before it says who was refused
+    # TLS is needed here: without it the server may refuse an unknown user with a message that does not name the user.
     server = server_url("mysql").difference_update_query(["ssl_disabled"])
     nobody = server.set(username="s3cret", password="s3cret", database="mysql")
     urls = {"DW": nobody.render_as_string(hide_password=False)}
     with pytest.raises(ModelFailed, match=r"Access denied for user '\*\*\*'"):
-        computed(engine, model(source="dw"), urls=urls)
+        compute_model(engine, model(source="dw"), urls=urls)
     engine.dispose()
 
 
 def test_a_query_ends_at_its_timeout_and_with_its_first_mistake(numbers: Engine) -> None:
-    # a sum over all of them: MySQL knows the count of a join without reading it
+    # A sum over all columns, because MySQL counts the rows of a join without reading them.
     total = Kpi("K", "", "SUM(a.n * b.n * c.n * d.n * e.n * f.n)")
     many = "FROM numbers a, numbers b, numbers c, numbers d"
     with pytest.raises(ModelFailed, match=r"did not end within 0\.3 s"):
-        computed(
+        compute_model(
             numbers, model(f"SELECT ${{kpis}} {many}, numbers e, numbers f", dimensions=[], kpis=[total]), timeout_s=0.3
         )
     began = time.monotonic()
     with pytest.raises(ModelFailed, match="more than one row"):
-        computed(numbers, model(f"SELECT 1 AS region, ${{kpis}} {many}", kpis=[Kpi("K", "", "1")]))
+        compute_model(numbers, model(f"SELECT 1 AS region, ${{kpis}} {many}", kpis=[Kpi("K", "", "1")]))
     assert time.monotonic() - began < 10, "what is left of the result is not read"
 
 
@@ -236,7 +244,7 @@ MEASURED = """
 import sys
 from pathlib import Path
 from platform_defs.store.engine import open_engine
-from tests.arrivals.models.making import Kpi, computed, model
+from tests.arrivals.models.making import Kpi, compute_model, model
 
 
 def peak():
@@ -247,9 +255,9 @@ def peak():
 sql = sys.argv[2]
 engine = open_engine(sys.argv[1])
 kpis = [Kpi("K", "", "CASE WHEN x.n = 1 THEN y.n END")]
-computed(engine, model(sql + " WHERE x.n < 2 AND y.n < 2", kpis=kpis))
+compute_model(engine, model(sql + " WHERE x.n < 2 AND y.n < 2", kpis=kpis))
 before = peak()
-counts = computed(engine, model(sql, kpis=kpis), timeout_s=300)
+counts = compute_model(engine, model(sql, kpis=kpis), timeout_s=300)
 print(counts.computed, counts.stored, peak() - before)
 engine.dispose()
 """
@@ -269,4 +277,4 @@ def test_memory_does_not_grow_with_the_result(numbers: Engine) -> None:
     rows, values, mebibytes = map(int, done.stdout.split())
     assert (rows, values) == (67**3, 67**2)
     assert mebibytes < 20, "the texts alone are 60 MiB"
-    assert len(stored(numbers)) == 67**2
+    assert len(stored_values(numbers)) == 67**2

@@ -1,4 +1,4 @@
-"""Arrivals, executions and recovery over the real stores, without a runner: what each step leaves in the tables."""
+"""Arrivals, executions, sweep and recovery on the real databases, without a runner: what each step stores."""
 
 import itertools
 import threading
@@ -33,7 +33,7 @@ def report(engine: Engine, table: str, op_time: str = OP) -> ArrivalOutcome:
 
 def begin(engine: Engine, model_id: str = "M", op_time: str = OP) -> lifecycle.Execution:
     task = logged_tasks(engine, model_id, op_time)[-1]
-    return lifecycle.start_queued(engine, (model_id, op_time), task.work_id, task.run_id, datetime.now(UTC))
+    return lifecycle.start_queued_execution(engine, (model_id, op_time), task.work_id, task.run_id, datetime.now(UTC))
 
 
 def succeed(engine: Engine, begun: lifecycle.Execution) -> int | None:
@@ -83,7 +83,7 @@ def test_an_arrival_by_the_name_as_the_model_spells_it_meets_the_placeholder_too
 
 
 def test_two_tables_that_arrive_in_the_same_moment_begin_their_model(engine: Engine) -> None:
-    """Neither sees the other before both are committed; no sensor is there to make it good."""
+    """Concurrent transactions do not see each other's arrival. No sensor runs here that would queue the model later."""
     add_model(engine, "M", ["A", "B"])
     batches = [f"202512{day:02}" for day in range(1, 21)]
     with ThreadPoolExecutor(2) as pool:
@@ -142,12 +142,12 @@ def test_the_versions_that_a_run_read_are_in_the_task_log(engine: Engine) -> Non
 def test_an_operator_runs_it_without_all_tables_but_never_beside_a_running_one(engine: Engine) -> None:
     add_model(engine, "M", ["A", "B"])
     report(engine, "A")
-    begun = lifecycle.start_for_operator(engine, "M", OP, "run-1", datetime.now(UTC))
+    begun = lifecycle.start_operator_execution(engine, "M", OP, "run-1", datetime.now(UTC))
     with pytest.raises(AlreadyRunning, match="任务正在执行中"):
-        lifecycle.start_for_operator(engine, "M", OP, "run-2", datetime.now(UTC))
+        lifecycle.start_operator_execution(engine, "M", OP, "run-2", datetime.now(UTC))
     (task,) = logged_tasks(engine, "M", OP)
     assert (task.trigger_code, task.missing_tables, task.run_id) == ("OPERATOR", ["B"], "run-1")
-    # the table that was missing arrives while it runs
+    # The missing table arrives during the execution.
     assert report(engine, "B").busy == ["M"]
     assert succeed(engine, begun) is not None
 
@@ -193,7 +193,7 @@ def test_a_batch_that_arrived_half_with_dashes_is_swept_once_and_every_change_of
     report(engine, "A")
     write_arrival(engine, f"B_{OP}", DASHED, now)
     assert list(sweep(engine)) == [("M", OP)]
-    # the same table once more, with dashes and by a clock that is behind
+    # The same table arrives once more, with dashes in the opTime and by a clock that is behind.
     begun = begin(engine)
     write_arrival(engine, "A", DASHED, now - timedelta(hours=8))
     assert sweep(engine) == {}
@@ -260,7 +260,7 @@ def test_a_second_run_of_the_same_row_is_refused(engine: Engine) -> None:
     report(engine, "A")
     first = begin(engine)
     with pytest.raises(AlreadyRunning):
-        lifecycle.start_queued(
+        lifecycle.start_queued_execution(
             engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "another-run", datetime.now(UTC)
         )
     assert succeed(engine, first) is None
@@ -344,12 +344,14 @@ def test_one_that_was_taken_for_dead_cannot_close_what_came_after_it(engine: Eng
             write()
     assert statuses(engine) == [("FAILED", "ARRIVAL"), ("RUNNING", "RECOVERY")]
     with pytest.raises(ModelFailed, match="closed meanwhile"):
-        lifecycle.start_queued(engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "r", datetime.now(UTC))
+        lifecycle.start_queued_execution(
+            engine, ("M", OP), logged_tasks(engine, "M", OP)[0].work_id, "r", datetime.now(UTC)
+        )
 
 
 def test_runs_without_a_row_of_work_are_left_to_whoever_knows_them(engine: Engine) -> None:
     add_model(engine, "M", ["A"])
-    report_only = lifecycle.start_for_operator(engine, "M", OP, "run-1", datetime.now(UTC))
+    report_only = lifecycle.start_operator_execution(engine, "M", OP, "run-1", datetime.now(UTC))
     unknown = read(engine, recovery.executions_without_work)
     assert unknown["run-1"].task_id == report_only.task_id
     assert recovery.settle_dead_executions(engine, datetime.now(UTC)).closed == []
@@ -360,14 +362,14 @@ def test_runs_without_a_row_of_work_are_left_to_whoever_knows_them(engine: Engin
 
 
 def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine: Engine) -> None:
-    """Arrivals, runs and recoveries side by side: at the end what was read is what arrived."""
+    """With arrivals, executions and recoveries at the same time, the last execution has read the last arrivals."""
     add_model(engine, "M", ["A", "B"])
     done = threading.Event()
 
     def drive() -> None:
         while not done.is_set() or _running(engine):
             for row in leases.claim(engine, "driver", 1):
-                begun = lifecycle.start_queued(engine, ("M", OP), row.id, row.run_id, datetime.now(UTC))
+                begun = lifecycle.start_queued_execution(engine, ("M", OP), row.id, row.run_id, datetime.now(UTC))
                 succeed(engine, begun)
                 rows.finish(engine, row.id, rows.Status.SUCCEEDED)
 
