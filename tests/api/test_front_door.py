@@ -115,7 +115,7 @@ def test_a_key_that_was_good_a_moment_ago_is_so_while_the_database_is_silent(
 ) -> None:
     assert post(api, Authorization=key).status_code == 400
     asked = request.getfixturevalue("silent")
-    monkeypatch.setattr(Authenticator.remembered, "__defaults__", (-1.0,))  # its usual memory is over
+    monkeypatch.setattr(Authenticator.cached_principal, "__defaults__", (-1.0,))  # its usual memory is over
     for _ in range(2):
         assert post(api, Authorization=key).status_code == 400
     assert len(asked) == 1
