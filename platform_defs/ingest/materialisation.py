@@ -1,0 +1,183 @@
+"""Materialises windows and buckets: plans them, drains their plans, and tells of each as soon as it is over.
+
+Runs of Dagster partitions and `platform ingest run` both do just this. The tasks go through the same queue that every
+executor uses, so that others may help, and so that what a dead run left is continued by the next one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Engine
+
+from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
+from platform_defs.ingest.cursors.operations import read_watermark
+from platform_defs.ingest.errors import PlanError, SpecError
+from platform_defs.ingest.execution.executor import Executor, OpenSource, utc_now
+from platform_defs.ingest.execution.leases import LeasedTask
+from platform_defs.ingest.ledger.windows import PlanReport, plan_report
+from platform_defs.ingest.planning.history import estimate_from_history
+from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket, plan_window
+from platform_defs.ingest.planning.schedule import TriggerContext, record_compile_failure, record_trigger
+from platform_defs.ingest.planning.signals import signal_quarantined
+from platform_defs.ingest.planning.update_candidates import due_ids, id_slices
+from platform_defs.ingest.planning.windows import Window
+from platform_defs.ingest.spec.model import CompiledSpec
+
+Compile = Callable[[str, str, Operation], CompiledSpec]
+
+
+@dataclass(frozen=True)
+class IngestEnvironment:
+    """What ingest works with: the database, a compiler over the Registry, and a way to the sources."""
+
+    engine: Engine
+    compile: Compile
+    open_source: OpenSource
+    clock: Callable[[], datetime] = utc_now
+    threads: int = 4
+
+
+@dataclass(frozen=True)
+class PartitionResult:
+    """How a window or a bucket ended; a bucket has no window."""
+
+    window: Window | None
+    bucket: int | None
+    plan: PlannedWork
+    report: PlanReport
+    watermark_before: datetime | None = None
+    watermark_after: datetime | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.report.status is PlanStatus.COMPLETED
+
+
+OnResult = Callable[[PartitionResult], None]
+
+
+def materialise_windows(
+    environment: IngestEnvironment,
+    provenance_code: str,
+    endpoint_name: str,
+    operation: Operation,
+    windows: Sequence[Window],
+    context: TriggerContext,
+    *,
+    on_result: OnResult = lambda result: None,
+    executor: Executor | None = None,
+) -> list[PartitionResult]:
+    """Fetches the windows; one that fails keeps no other from being tried. Results come in the order of ending."""
+    compiled, schedule_id = _begin(environment, provenance_code, endpoint_name, operation, context)
+    now = environment.clock()
+    _refuse_unstable(compiled, operation, windows, now)
+    estimate = estimate_from_history(environment.engine, provenance_code, endpoint_name)
+    planned = {
+        plan.plan_id: (window, plan)
+        for window in windows
+        for plan in [
+            plan_window(
+                environment.engine,
+                compiled,
+                window,
+                schedule_instance_id=schedule_id,
+                trigger=context.trigger,
+                estimate=estimate,
+                now=now,
+            )
+        ]
+    }
+    before = read_watermark(environment.engine, compiled.spec)
+    results: list[PartitionResult] = []
+
+    def tell(plan_id: int) -> None:
+        window, plan = planned.pop(plan_id)
+        after = read_watermark(environment.engine, compiled.spec)
+        report = plan_report(environment.engine, plan_id)
+        results.append(PartitionResult(window, None, plan, report, before, after))
+        on_result(results[-1])
+
+    _drain(environment, list(planned), tell, executor)
+    for plan_id in list(planned):
+        tell(plan_id)  # neither this executor nor another one could go on with it
+    return results
+
+
+def materialise_bucket(
+    environment: IngestEnvironment,
+    provenance_code: str,
+    endpoint_name: str,
+    bucket: int,
+    context: TriggerContext,
+    *,
+    executor: Executor | None = None,
+) -> PartitionResult:
+    """Fetches the records of a bucket again that are stale, of older expressions, signalled or set aside."""
+    compiled, schedule_id = _begin(environment, provenance_code, endpoint_name, Operation.UPDATE, context)
+    if compiled.spec.detail is None:
+        raise PlanError(f"{provenance_code}/{endpoint_name} cannot be asked for records by their ids")
+    now = environment.clock()
+    signal_quarantined(environment.engine, provenance_code, endpoint_name, now)
+    ids = due_ids(environment.engine, compiled.spec, bucket, now)
+    plan = plan_bucket(
+        environment.engine,
+        compiled,
+        bucket,
+        id_slices(compiled.spec, bucket, ids),
+        schedule_instance_id=schedule_id,
+        trigger=context.trigger,
+        now=now,
+    )
+    _drain(environment, [plan.plan_id], lambda plan_id: None, executor)
+    return PartitionResult(None, bucket, plan, plan_report(environment.engine, plan.plan_id))
+
+
+def _begin(
+    environment: IngestEnvironment,
+    provenance_code: str,
+    endpoint_name: str,
+    operation: Operation,
+    context: TriggerContext,
+) -> tuple[CompiledSpec, int]:
+    """Records who asked, then compiles: what does not compile leaves its reasons with the trigger."""
+    schedule_id = record_trigger(
+        environment.engine, context, provenance_code, endpoint_name, operation, environment.clock()
+    )
+    try:
+        return environment.compile(provenance_code, endpoint_name, operation), schedule_id
+    except SpecError as error:
+        record_compile_failure(environment.engine, schedule_id, error.problems)
+        raise
+
+
+def _refuse_unstable(compiled: CompiledSpec, operation: Operation, windows: Sequence[Window], now: datetime) -> None:
+    """A window that ends after now minus the safety lag would be called complete while its records still arrive."""
+    stable = now - compiled.spec.window.safety_lag
+    for window in windows:
+        if window.end > stable:
+            raise PlanError(
+                f"the {operation.lower()} window {window} is not over: expected an end before {stable:%F %T} UTC,"
+                " which is now minus the safety lag"
+            )
+
+
+def _drain(
+    environment: IngestEnvironment, plan_ids: Sequence[int], tell: Callable[[int], None], executor: Executor | None
+) -> None:
+    working = executor or Executor(environment.engine, environment.open_source, threads=environment.threads)
+    working.clock = environment.clock
+    told: set[int] = set()
+
+    def on_end(leased: LeasedTask, status: TaskStatus | None) -> None:
+        if leased.plan_id in plan_ids and leased.plan_id not in told and _is_over(environment.engine, leased.plan_id):
+            told.add(leased.plan_id)
+            tell(leased.plan_id)
+
+    working.on_end = on_end
+    working.drain_plans(plan_ids)
+
+
+def _is_over(engine: Engine, plan_id: int) -> bool:
+    report = plan_report(engine, plan_id)
+    return report.status is PlanStatus.COMPLETED

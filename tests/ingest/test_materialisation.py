@@ -1,0 +1,117 @@
+"""Windows are told of when they are over; one that fails keeps no other from being tried."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, Trigger
+from platform_defs.ingest.errors import PlanError, ResponseError, SpecError
+from platform_defs.ingest.materialisation import (
+    IngestEnvironment,
+    PartitionResult,
+    materialise_bucket,
+    materialise_windows,
+)
+from platform_defs.ingest.planning.schedule import TriggerContext
+from platform_defs.ingest.planning.windows import WindowGrid
+from platform_defs.ingest.spec.model import CompiledSpec, Spec
+from platform_defs.store.tables.ingest import ing_plan, ing_record, ing_schedule_instance
+from tests.ingest.execution.memory_source import MemorySource, item
+from tests.ingest.planning.test_planner import NOW, SPEC, rows_of
+
+GRID = WindowGrid.of(SPEC.window)
+CONTEXT = TriggerContext(Trigger.MANUAL, "test")
+
+
+def environment(engine: Engine, source: Any, spec: Spec = SPEC) -> IngestEnvironment:
+    return IngestEnvironment(
+        engine,
+        lambda code, endpoint, operation: CompiledSpec(replace(spec, operation=operation)),
+        lambda spec: source,
+        clock=lambda: NOW,
+        threads=2,
+    )
+
+
+def test_each_window_is_told_of_once_when_it_is_over(engine: Engine) -> None:
+    windows = [GRID.window(number) for number in range(5)]
+    source = MemorySource(SPEC.pagination, [item(n, GRID.window(n).start) for n in range(5)])
+    told: list[PartitionResult] = []
+    results = materialise_windows(
+        environment(engine, source), "made_up", "items", Operation.HARVEST, windows, CONTEXT, on_result=told.append
+    )
+    assert sorted(result.window for result in told if result.window) == windows
+    assert results == told
+    assert {result.report.totals["inserted"] for result in results} == {1}
+    assert results[-1].watermark_after == windows[-1].end
+
+
+def test_a_window_that_fails_leaves_the_others_complete(engine: Engine) -> None:
+    windows = [GRID.window(number) for number in range(3)]
+    source = MemorySource(SPEC.pagination, [item(n, GRID.window(n).start) for n in range(3)])
+    answer = source._page
+
+    def trouble(names: Any, url: Any) -> Any:
+        if names["window"]["from"] == windows[1].start:
+            raise ResponseError(ErrorLevel.REQUEST, "HTTP_400", "no")
+        return answer(names, url)
+
+    source._page = trouble  # type: ignore[method-assign]
+    results = materialise_windows(environment(engine, source), "made_up", "items", Operation.HARVEST, windows, CONTEXT)
+    states = {result.window: result.report.status for result in results}
+    assert states == {
+        windows[0]: PlanStatus.COMPLETED,
+        windows[1]: PlanStatus.PARTIAL,
+        windows[2]: PlanStatus.COMPLETED,
+    }
+    [failed] = [result for result in results if not result.is_complete]
+    assert failed.report.unfinished == ("slice 1: FAILED (no)",)
+    assert failed.watermark_after == windows[0].end
+
+
+def test_a_window_that_is_not_over_is_refused(engine: Engine) -> None:
+    now = GRID.window_at(NOW)
+    source = MemorySource(SPEC.pagination, [])
+    with pytest.raises(PlanError, match="safety lag"):
+        materialise_windows(environment(engine, source), "made_up", "items", Operation.HARVEST, [now], CONTEXT)
+    assert rows_of(engine, ing_plan) == []
+
+
+def test_what_does_not_compile_makes_no_plan_and_keeps_its_reasons(engine: Engine) -> None:
+    def fail(*_: object) -> CompiledSpec:
+        raise SpecError(["no itemsPath", "no such http_method"])
+
+    broken = replace(environment(engine, None), compile=fail)
+    with pytest.raises(SpecError):
+        materialise_windows(broken, "made_up", "items", Operation.HARVEST, [GRID.window(0)], CONTEXT)
+    [row] = rows_of(engine, ing_schedule_instance)
+    assert row.record_remarks == {"compiled": False, "problems": ["no itemsPath", "no such http_method"]}
+    assert rows_of(engine, ing_plan) == []
+
+
+def test_a_bucket_fetches_what_is_due_and_a_second_time_nothing(engine: Engine) -> None:
+    assert SPEC.search is not None
+    spec = replace(
+        SPEC,
+        detail=replace(SPEC.search, endpoint_name="by_id"),
+        update_buckets=1,
+        stale_after=timedelta(days=30),
+    )
+    source = MemorySource(spec.pagination, [item(n, GRID.window(0).start) for n in range(4)])
+    working = environment(engine, source, spec)
+    materialise_windows(working, "made_up", "items", Operation.HARVEST, [GRID.window(0)], CONTEXT)
+    later = replace(working, clock=lambda: NOW + timedelta(days=40))
+    asked = len(source.requests)
+    assert materialise_bucket(later, "made_up", "items", 0, CONTEXT).is_complete
+    assert len(source.requests) == asked + 1
+    assert {row.refresh_checked_at for row in rows_of(engine, ing_record)} == {NOW + timedelta(days=40)}
+    assert materialise_bucket(later, "made_up", "items", 0, CONTEXT).is_complete
+    assert len(source.requests) == asked + 1
+
+
+def test_an_endpoint_that_cannot_be_asked_by_id_has_no_update(engine: Engine) -> None:
+    with pytest.raises(PlanError, match="by their ids"):
+        materialise_bucket(environment(engine, None), "made_up", "items", 0, CONTEXT)
