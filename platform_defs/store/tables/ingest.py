@@ -55,6 +55,8 @@ ing_plan = Table(
     *window(),
     status("DRAFT"),
     Column("record_remarks", Json),
+    # when Dagster was told that the plan's partition is materialised
+    Column("reported_at", Instant),
     version(),
     created_at(),
     updated_at(),
