@@ -75,6 +75,10 @@ def compile_pattern(text: str) -> DatePattern:
 
 def parse_iso(text: str, zone: tzinfo) -> datetime:
     """A day or a date-time in ISO 8601, in `zone` if it names none; digits after the microseconds are cut off."""
+    if text[10:11] == "T" and text[-1] == "Z":  # nine of ten times are written so, and need no regular expression
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is UTC:
+            return moment
     match = _ISO.fullmatch(text)
     if match is None:
         raise ValueError("expected a day or a date-time in ISO 8601")
