@@ -60,6 +60,8 @@ def _call(node: CallNode, function: Function, arguments: list[Evaluate], text: s
             result = call(context.now, *values) if reads_clock else call(*values)
         except ValueError as error:
             raise EvaluationFailed(f"{name}: {error}") from None
+        except LimitExceeded as error:
+            raise error.at(name) from None
         if isinstance(result, str) and len(result) > limits.OUTPUT_LENGTH:
             raise LimitExceeded(f"{name}: expected at most {limits.OUTPUT_LENGTH} characters, got {len(result)}")
         return result

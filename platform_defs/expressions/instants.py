@@ -52,8 +52,6 @@ def _read_automatically(value: object, zone: tzinfo) -> datetime:
 
 
 def _from_text(text: str, zone: tzinfo) -> datetime:
-    if len(text) > 64:
-        raise ValueError
     if len(text) > 10 and text[4] == "-":
         return parse_iso(text, zone)
     if _EPOCH_TEXT.fullmatch(text):

@@ -139,9 +139,10 @@ def _safe_value(value: Any, check: ValueCheck | None) -> Any:
         if check is not None:
             for element in typed if isinstance(typed, list) else [typed]:
                 check.apply(scalar_text(element))
+        text = canonical_json(typed)
     except ValueError as error:
         raise UnsafeValue(str(error)) from None
-    if not is_utf8(canonical_json(typed)):
+    if not is_utf8(text):
         raise UnsafeValue("expected text that UTF-8 can write, got half of a surrogate pair")
     return typed
 

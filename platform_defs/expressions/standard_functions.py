@@ -10,7 +10,7 @@ from typing import Any
 from platform_defs.canonical import sha256_hex
 from platform_defs.expressions import limits
 from platform_defs.expressions.date_patterns import DatePattern, compile_pattern
-from platform_defs.expressions.errors import InvalidPattern, UnreadableTime
+from platform_defs.expressions.errors import InvalidPattern, LimitExceeded, UnreadableTime
 from platform_defs.expressions.functions import NOT_LITERAL, Function, FunctionRegistry
 from platform_defs.expressions.instants import read_instant
 from platform_defs.expressions.json_paths import compile_path
@@ -45,7 +45,7 @@ def _instant(value: object) -> datetime:
 def _bounded(length: int) -> None:
     """Refuses a text before it is built."""
     if length > limits.OUTPUT_LENGTH:
-        raise ValueError(f"expected a result of at most {limits.OUTPUT_LENGTH} characters, got {length}")
+        raise LimitExceeded(f"expected a result of at most {limits.OUTPUT_LENGTH} characters, got {length}")
 
 
 def _joined(texts: Sequence[str], separator: str) -> str:

@@ -20,6 +20,8 @@ class Omitted(Enum):
 # what rendering gives instead of a value when the whole parameter, key or element is to be left out
 OMITTED: Final = Omitted.OMITTED
 
+_INTEGER_BITS = 10_000
+
 
 def instant_text(instant: datetime) -> str:
     """The text of an instant in every hash, snapshot and request: ISO 8601 in UTC to the nanosecond.
@@ -50,17 +52,22 @@ def scalar_text(value: object) -> str:
 
 
 def _number_text(value: int | float | Decimal) -> str:
-    if not math.isfinite(value):
-        raise ValueError("expected a finite number, got one that is not")
-    if isinstance(value, Decimal):
-        # never with an exponent, which could stand for a million zeros
-        if abs(value.adjusted()) > limits.NUMBER_LENGTH:
-            raise ValueError(f"expected a number of at most {limits.NUMBER_LENGTH} digits, got a longer one")
-        return f"{value:f}"
-    try:
+    _check_number(value)
+    if not isinstance(value, Decimal):
         return repr(value)
-    except ValueError:  # Python refuses to write integers of thousands of digits
-        raise ValueError("expected a number of a readable length, got one of thousands of digits") from None
+    # without an exponent, which could stand for a million zeros
+    if abs(value.adjusted()) > limits.NUMBER_LENGTH:
+        raise ValueError(f"expected a number of at most {limits.NUMBER_LENGTH} digits, got a longer one")
+    return f"{value:f}"
+
+
+def _check_number(value: int | float | Decimal) -> None:
+    if isinstance(value, int):
+        # Python refuses to write integers of more than 4,300 digits, in JSON too
+        if value.bit_length() > _INTEGER_BITS:
+            raise ValueError("expected a number of a readable length, got one of thousands of digits")
+    elif not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
+        raise ValueError("expected a finite number, got one that is not")
 
 
 def json_value(value: Any, depth: int = limits.DEPTH) -> Any:
@@ -68,13 +75,12 @@ def json_value(value: Any, depth: int = limits.DEPTH) -> Any:
     match value:
         case None | str() | bool():
             return value
-        case float() if not math.isfinite(value):
-            raise ValueError("expected a finite number, got one that is not")
         case int() | float():
+            _check_number(value)
             return value
         case Decimal():
-            number = float(scalar_text(value))
-            return int(number) if number.is_integer() and value == int(value) else number
+            text = _number_text(value)
+            return float(text) if "." in text else int(text)
         case datetime():
             return instant_text(value)
         case list() | tuple() | Mapping() if depth == 0:

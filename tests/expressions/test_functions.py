@@ -2,6 +2,7 @@
 
 import hashlib
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ def call(text: str, **names: Any) -> Any:
         ("formatDateTime(t, pattern)", "20-9-25"),
         ("parseDateTime('2003 May 7')", datetime(2003, 5, 7, tzinfo=UTC)),
         ("parseDateTime('07.05.2003', 'dd.MM.yyyy')", datetime(2003, 5, 7, tzinfo=UTC)),
+        ("parseDateTime('2003 250', 'yyyy SSS')", datetime(2003, 1, 1, 0, 0, 0, 250_000, tzinfo=UTC)),
         ("plusSeconds(t, 0.75)", NOW.replace(second=16, microsecond=0)),
         ("minusSeconds(t, 15)", NOW.replace(second=0)),
         ("plusDays(t, -20)", NOW.replace(month=8, day=31)),
@@ -52,6 +54,7 @@ def call(text: str, **names: Any) -> Any:
         ("substring('abcdef', 2, 4)", "cd"),
         ("substring('abc', 2, 99)", "c"),
         ("toText(1.0)", "1.0"),
+        ("toText(price)", "0.10"),
         ("toText(false)", "false"),
         ("toText(ids)", '[1,null,"b"]'),
         ("toNumber(' 42 ')", 42),
@@ -64,7 +67,14 @@ def call(text: str, **names: Any) -> Any:
     ],
 )
 def test_examples(text: str, value: object) -> None:
-    names = {"t": NOW, "pattern": "d-M-yy", "ids": [1, None, "b"], "nothing": [], "document": DOCUMENT}
+    names = {
+        "t": NOW,
+        "pattern": "d-M-yy",
+        "ids": [1, None, "b"],
+        "nothing": [],
+        "document": DOCUMENT,
+        "price": Decimal("0.10"),
+    }
     result = call(text, **names)
     assert (type(result), result) == (type(value), value)
 
@@ -85,12 +95,15 @@ def test_examples(text: str, value: object) -> None:
         ("plusSeconds('2025-01-01', '1')", "plusSeconds: expected a number, got a text"),
         ("formatDateTime('2025-01-01', secret)", "formatDateTime: expected one of the letters y M d H m s S X"),
         ("parseDateTime('2025', 'yyyy-MM')", "parseDateTime: expected a time in the form yyyy-MM"),
+        ("parseDateTime('12:30', 'HH:mm')", "parseDateTime: expected a pattern with a year, got HH:mm"),
+        ("toText(huge)", "toText: expected a number of at most 40 digits, got a longer one"),
+        ("toText(infinite)", "toText: expected a finite number"),
         ("epochMillis(secret)", "epochMillis: expected a time such as"),
     ],
 )
 def test_arguments_that_a_function_cannot_use_are_named_but_not_repeated(text: str, reason: str) -> None:
     with pytest.raises(EvaluationFailed) as failed:
-        call(text, nested=[[1]], secret="QQQ")
+        call(text, nested=[[1]], secret="QQQ", huge=Decimal("1e400"), infinite=float("inf"))
     assert reason in str(failed.value)
     assert "QQQ" not in str(failed.value)
 

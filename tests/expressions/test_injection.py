@@ -1,6 +1,7 @@
 """No value, whatever it contains, adds a parameter, a header, a segment or a key to a request."""
 
 import json
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -191,6 +192,10 @@ def test_a_check_refuses_values_before_any_request_and_does_not_repeat_them() ->
         with pytest.raises(UnsafeValue, match=r"^query parameter (doi|order): expected") as refused:
             query.render(context(**names))
         assert "secret" not in str(refused.value)
+    short = compile_headers([Field(name="X-A", template="${a}", check=compile_check(max_length=3))])
+    assert short.render(context(a="abc")) == [("X-A", "abc")]
+    with pytest.raises(UnsafeValue, match="header X-A: expected at most 3 characters, got 4"):
+        short.render(context(a="abcd"))
     body = compile_json({"order": ["${order}"], "other": "${order}"}, checks={"/order/0": sort})
     with pytest.raises(UnsafeValue, match=r"^body /order/0: expected one of asc, desc"):
         body.render(context(order="secret"))
@@ -252,6 +257,23 @@ def test_several_segments_only_where_the_template_says_so() -> None:
             SEVERAL.render(context(q=value))
     with pytest.raises(InvalidFields):
         compile_query({"a": "${segments(q)}"})
+
+
+@pytest.mark.parametrize(
+    "number",
+    [float("inf"), float("nan"), pytest.param(10**5000, id="long"), Decimal("1e400"), Decimal("nan"), object()],
+)
+def test_numbers_that_cannot_be_written_are_refused_in_every_place(number: object) -> None:
+    for template in (QUERY, HEADERS, ONE_SEGMENT, BODY):
+        with pytest.raises((UnsafeValue, EvaluationFailed), match="expected a"):
+            template.render(context(q=number, t=""))
+
+
+def test_long_and_exact_numbers_keep_every_digit() -> None:
+    numbers = context(q=[10**400, Decimal("0.10"), Decimal("7"), 1e22])
+    texts = [str(10**400), "0.10", "7", "1e+22"]
+    assert compile_query([Field(name="n", template="${q}")]).render(numbers) == [("n", text) for text in texts]
+    assert compile_json("${q}").render(numbers) == [10**400, 0.1, 7, 1e22]
 
 
 def test_a_request_has_a_largest_size() -> None:

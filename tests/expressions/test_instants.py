@@ -119,6 +119,9 @@ def test_configured_formats_are_tried_in_order_and_nothing_else_is() -> None:
         UnreadableTime, match="expected a time as dd/MM/yyyy, EPOCH_SECONDS, yyyyMMddHHmm, got '2003-05-07'"
     ):
         reader.read("2003-05-07")
+    for number in ("1e999999", "1e99999999999999999999", 1e300, "nan", True):
+        with pytest.raises(UnreadableTime):
+            reader.read(number)
     assert compile_instants(["yyyyMMddHHmm", "AUTO"]).read("200305071230") == utc(2003, 5, 7, 12, 30)
     assert compile_instants(["DATE_PARTS"]).read([[2003]]) == utc(2003, 1, 1)
     assert compile_instants(["ISO"]).read("2003-05-07") == utc(2003, 5, 7)

@@ -38,9 +38,24 @@ STEPS = st.one_of(
 )
 
 
-@given(DOCUMENTS, st.lists(STEPS, max_size=5))
-def test_plain_paths_find_what_the_library_finds(document: Any, steps: list[str]) -> None:
-    text = "$" + "".join(steps)
+@st.composite
+def documents_and_paths(draw: st.DrawFn) -> tuple[Any, str]:
+    """A document, and a path that leads into it for a while: paths drawn without looking rarely find anything."""
+    document = value = draw(DOCUMENTS)
+    steps = []
+    while isinstance(value, dict | list) and value and draw(st.integers(0, 4)):
+        key = draw(st.sampled_from(sorted(value))) if isinstance(value, dict) else draw(st.integers(0, len(value) - 1))
+        value = value[key]
+        exact = f"[{json.dumps(key)}]"
+        steps.append(draw(st.sampled_from([exact, exact, "[*]", ".*"])))
+    return document, "$" + "".join(steps + draw(st.lists(STEPS, max_size=2)))
+
+
+@given(
+    documents_and_paths() | st.tuples(DOCUMENTS, st.lists(STEPS, max_size=5).map(lambda steps: "$" + "".join(steps)))
+)
+def test_plain_paths_find_what_the_library_finds(drawn: tuple[Any, str]) -> None:
+    document, text = drawn
     expected = LIBRARY.compile(text).find(document).values()
     path = compile_path(text)
     assert path.values(document) == expected
@@ -61,6 +76,8 @@ def test_plain_paths_find_what_the_library_finds(document: Any, steps: list[str]
         ("message.items[*].author[*].family", ["A", "B", "C"]),
         ("message.items[0].author.family", []),
         ("message.items[7]", []),
+        ("message.items[0].*", ["10.1/a", {"date-time": "2019-02-14T00:00:00Z"}, [{"family": "A"}]]),
+        ("message.items[0].DOI[*]", []),
         ("message.items[1].indexed", [None]),
         ("[0]", []),
         ("$..family", ["A", "B", "C"]),
@@ -90,6 +107,7 @@ def test_paths_of_presets_and_beyond(text: str, values: list[object]) -> None:
         ("$[01]", 3, "leading zero"),
         ("$[99999999999999999999]", 3, "out of range"),
         ("x-y.z[?nope(@.a)]", 8, "not defined"),
+        ("a-b.c-d.e-f q.z-w", 13, "found 'q'"),
         ("$[?match(@.a, '(a|aa)+b')]", 4, "'match' is not defined"),
         ("$..a..b..c", 8, "at most 2 times .."),
         ("$[?" + "(" * 400 + "@" + ")" * 400 + "]", 35, "at most 32 brackets within each other"),
