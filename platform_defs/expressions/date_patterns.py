@@ -60,7 +60,7 @@ def compile_pattern(text: str) -> DatePattern:
     written: list[str] = []
     read: list[str] = []
     for piece, position in _pieces(_NAMED.get(text, text)):
-        if piece[0].isascii() and piece[0].isalpha():
+        if _is_letter(piece):
             field = _field(text, piece, position)
             fields.append(field)
             written.append(field.written)
@@ -101,10 +101,15 @@ def _pieces(text: str) -> list[tuple[str, int]]:
     """Runs of one letter, quoted literals and single other characters, each with its position counted from 1."""
     matches = list(_PIECE.finditer(text))
     pieces = []
-    for _, run in groupby(enumerate(matches), key=lambda item: item[1][0] if item[1][0].isalpha() else item[0]):
+    # every piece that is no letter is a group of its own, by its number
+    for _, run in groupby(enumerate(matches), key=lambda item: item[1][0] if _is_letter(item[1][0]) else item[0]):
         found = [match for _, match in run]
         pieces.append(("".join(match[0] for match in found), found[0].start() + 1))
     return pieces
+
+
+def _is_letter(piece: str) -> bool:
+    return piece[0].isascii() and piece[0].isalpha()
 
 
 def _literal(text: str, piece: str, position: int) -> str:

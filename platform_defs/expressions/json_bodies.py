@@ -1,4 +1,4 @@
-"""JSON bodies as structures whose leaves are templates: values stay typed, and JSON is never put together as text."""
+"""JSON structures whose leaves are templates, such as bodies: values stay typed, JSON is never put together as text."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +31,7 @@ class JsonTemplate:
 
     references: frozenset[Reference]
     functions: frozenset[str]
+    place: str
     _render: _Render = field(repr=False, compare=False)
 
     def render(self, context: Context) -> Any:
@@ -44,7 +45,7 @@ class JsonTemplate:
             return None
         text = canonical_json(value)
         if len(text) > limits.OUTPUT_LENGTH:
-            raise LimitExceeded(f"body: expected at most {limits.OUTPUT_LENGTH} characters, got {len(text)}")
+            raise LimitExceeded(f"{self.place}: expected at most {limits.OUTPUT_LENGTH} characters, got {len(text)}")
         return text.encode()
 
 
@@ -54,20 +55,24 @@ def compile_json(
     functions: FunctionRegistry = STANDARD_FUNCTIONS,
     null_policy: NullPolicy = NullPolicy.OMIT,
     checks: Mapping[str, ValueCheck] | None = None,
+    place: str = "body",
 ) -> JsonTemplate:
     """Texts in the structure are templates; keys are not. Checks belong to JSON pointers, such as /filter/from.
 
-    Raises InvalidFields with all problems at once.
+    Raises InvalidFields with all problems at once; messages begin with the place and the pointer.
     """
-    compiler = _Compiler(functions, null_policy, dict(checks or {}))
+    compiler = _Compiler(functions, null_policy, dict(checks or {}), place)
     render = compiler.compile(structure, "", limits.DEPTH)
     for pointer in compiler.checks:
-        compiler.problems.append(InvalidField("expected a template here, because it has a check").at(_place(pointer)))
+        compiler.problems.append(
+            InvalidField("expected a template here, because it has a check").at(f"{place} {pointer}")
+        )
     if compiler.problems:
         raise InvalidFields(compiler.problems)
     return JsonTemplate(
         frozenset(reference for template in compiler.templates for reference in template.references),
         frozenset(name for template in compiler.templates for name in template.functions),
+        place,
         render,
     )
 
@@ -75,10 +80,13 @@ def compile_json(
 class _Compiler:
     """Walks a structure once; collects its templates, and its problems instead of stopping at the first."""
 
-    def __init__(self, functions: FunctionRegistry, null_policy: NullPolicy, checks: dict[str, ValueCheck]) -> None:
+    def __init__(
+        self, functions: FunctionRegistry, null_policy: NullPolicy, checks: dict[str, ValueCheck], place: str
+    ) -> None:
         self.functions = functions
         self.null_policy = null_policy
         self.checks = checks  # those of pointers that the walk has not met yet
+        self.place = place
         self.templates: list[Template] = []
         self.problems: list[CompileError] = []
 
@@ -95,12 +103,15 @@ class _Compiler:
                     return self._list(structure, pointer, depth)
             constant = json_value(structure)
         except CompileError as error:
-            self.problems.append(error.at(_place(pointer)))
+            self.problems.append(error.at(self._where(pointer)))
         except ValueError as error:
-            self.problems.append(InvalidField(str(error)).at(_place(pointer)))
+            self.problems.append(InvalidField(str(error)).at(self._where(pointer)))
         else:
             return lambda context: constant
         return lambda context: OMITTED  # never rendered: there are problems
+
+    def _where(self, pointer: str) -> str:
+        return f"{self.place} {pointer or '/'}"
 
     def _object(self, structure: Mapping[Any, Any], pointer: str, depth: int) -> _Render:
         members: list[tuple[str, _Render]] = []
@@ -119,6 +130,7 @@ class _Compiler:
         template = compile_template(text, functions=self.functions, null_policy=self.null_policy)
         self.templates.append(template)
         check = self.checks.pop(pointer, None)
+        where = self._where(pointer)
 
         def render(context: Context) -> Any:
             try:
@@ -127,7 +139,7 @@ class _Compiler:
                     return OMITTED
                 return _safe_value(value, check)
             except ExpressionError as error:
-                raise error.at(_place(pointer)) from None
+                raise error.at(where) from None
 
         return render
 
@@ -145,7 +157,3 @@ def _safe_value(value: Any, check: ValueCheck | None) -> Any:
     if not is_utf8(text):
         raise UnsafeValue("expected text that UTF-8 can write, got half of a surrogate pair")
     return typed
-
-
-def _place(pointer: str) -> str:
-    return f"body {pointer or '/'}"

@@ -155,6 +155,9 @@ def test_values_keep_their_types_in_a_json_body() -> None:
         "l": [{"a": [1]}],
     }  # fmt: skip
     assert template.references == {("n",), ("b",), ("t",), ("l",)}
+    node = compile_json({"url": "${params.x}"}, null_policy=NullPolicy.ERROR, place="cfg of node a")
+    with pytest.raises(MissingValue, match=r"^cfg of node a /url: expected a value, but params\.x is missing or null$"):
+        node.render(context(params={}))
     assert compile_json("${missing}").render(context()) is OMITTED
     assert compile_json("${missing}").encode(context()) is None
 

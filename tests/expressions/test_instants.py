@@ -159,6 +159,7 @@ def test_a_pattern_reads_what_it_writes(instant: datetime, pattern: str) -> None
         ("MMMM 'o''clock' %d ''", "May o'clock %7 '"),
         ("SSS S SSSSSSSSS", "045 0 045678000"),
         ("X XXX", "Z Z"),
+        ("yyyy年M月d日éé", "2003年5月7日éé"),
         ("ISO", "2003-05-07T09:08:01.045678Z"),
         ("ISO_DATE", "2003-05-07"),
     ],
