@@ -11,7 +11,7 @@ def canonical_json(value: Any) -> str:
 
 
 def sha256_hex(text: str) -> str:
-    # surrogatepass: a lone surrogate must be refused by name at the edge, not crash a hash
+    # surrogatepass, because text with a lone surrogate is refused elsewhere, with the name of its field
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -52,7 +52,7 @@ def check_edge_type(value: Any) -> str:
 
 
 def check_labels(labels: Set[str], *, kind_required: bool) -> tuple[str | None, str | None]:
-    """(kind, vector label) out of a set of labels."""
+    """The kind and the vector label in a set of labels; a patch (not kind_required) must not name a kind."""
     kind = vector = None
     for label in labels:
         if type(label) is not str:
@@ -91,7 +91,7 @@ def check_tenant_props(props: Mapping[str, Value | None]) -> None:
 
 
 def check_embedding(vector: str | None, props: Mapping[str, Value | None]) -> None:
-    """Neo4j leaves a vector of another length out of its index without a word; so that is refused here."""
+    """Refuses a vector of another length than its label says: Neo4j would silently leave it out of the index."""
     embedding = props.get("embedding")
     if vector is None or embedding is None:
         return
@@ -115,7 +115,7 @@ def _check_value(value: Any, field: str) -> Value | None:
         return _map_as_json(value, field)
     if isinstance(value, list | tuple):
         items = [_check_scalar(item, field) for item in value]
-        # a list of Neo4j has one type: it would turn 1 into 1.0 beside a float, and refuse other mixtures
+        # Neo4j keeps lists of one type: it turns 1 into 1.0 beside a float and refuses other mixtures
         if len({type(item) for item in items}) > 1:
             raise InvalidGraphValue(field, "a list holds values of one type")
         return items
@@ -123,7 +123,7 @@ def _check_value(value: Any, field: str) -> Value | None:
 
 
 def _check_scalar(value: Any, field: str) -> Scalar:
-    # exact types: a subclass (an enum, a numpy float) would be written as each driver likes
+    # exact types, because each driver writes subclasses (an enum, a numpy float) in its own way
     if type(value) is str:
         _check_text(value, field)
         return value
@@ -163,7 +163,7 @@ def _json_value(value: Any, field: str, depth: int) -> Any:
         return {key: _json_value(item, field, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_json_value(item, field, depth - 1) for item in value]
-    if value is None or type(value) is int:  # inside JSON text an integer has no size
+    if value is None or type(value) is int:  # JSON text has no limit for integers
         return value
     return _check_scalar(value, field)
 

@@ -13,7 +13,7 @@ ON CREATE SET n.createdAt = datetime()
 SET n:{kind}, n += row.props, n.updatedAt = datetime()
 """
 
-# separate: a metric may turn from atomic to derived, nearly no other node ever changes its kind
+# a statement of its own, because only metrics change their kind (from atomic to derived), and rarely
 REMOVE_OTHER_KINDS = """
 UNWIND $ids AS id
 MATCH (n:Knowledge {{tenantId: $tenant, id: id}})

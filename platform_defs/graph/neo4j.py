@@ -28,14 +28,14 @@ from platform_defs.graph.vocabulary import vector_label
 T = TypeVar("T")
 
 SCHEMA_TIMEOUT_S = 60
-# two processes that create the same rule at once: the second is told so although it said IF NOT EXISTS
+# of two processes that create the same constraint at once, one gets this error in spite of IF NOT EXISTS
 _SCHEMA_RACE = "AlreadyExists"
 _TIMED_OUT = ("TransactionTimedOut", "TransactionTimedOutClientConfiguration", "LockClientStopped", "Terminated")
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds; the driver alone would retry for 30. A caller that must answer sooner asks for less."""
+    """How many seconds to wait for Neo4j; the driver by itself would retry for 30."""
 
     connect: float = 2.0
     acquire: float = 3.0
@@ -60,7 +60,7 @@ class Neo4jGraph:
                 connection_acquisition_timeout=self._timeouts.acquire,
                 max_transaction_retry_time=self._timeouts.retry,
                 max_connection_pool_size=pool_size,
-                # a label that nobody has used yet is no news
+                # otherwise the driver logs a warning for every label that no node has yet
                 notifications_min_severity="OFF",
                 user_agent="platform-defs",
             )
@@ -136,7 +136,7 @@ class Neo4jGraph:
             self._run_on_schema(cypher.AWAIT_INDEXES, seconds=SCHEMA_TIMEOUT_S)
 
     def _run_on_schema(self, statement: str, **parameters: Any) -> list[Record]:
-        """A statement on the schema, which has no tenant and may wait for the index of a large graph."""
+        """Runs a statement on the schema: it has no tenant, and may wait until the index of a large graph is built."""
 
         @unit_of_work(timeout=SCHEMA_TIMEOUT_S)
         def work(tx: ManagedTransaction) -> list[Record]:

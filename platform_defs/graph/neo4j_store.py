@@ -154,7 +154,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
         return found
 
     def _pages(self) -> Iterator[list[str]]:
-        """All ids in order; the Tenant node, which is no Knowledge, takes its place among them."""
+        """Pages of all node ids in order. The Tenant node lacks the label Knowledge and is put in at its place."""
         after, pending = "", [self._tenant_node]
         while True:
             page = self._transactions.read(lambda tx, after=after: self._ids_after(tx, after))  # type: ignore[misc]
@@ -184,7 +184,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
         return [(label, some) for label, some in ((KNOWLEDGE, assets), (TENANT, own)) if some]
 
     def _by_edge_form(self, keys: Sequence[EdgeKey]) -> list[tuple[dict[str, str], list[int]]]:
-        """Places of keys grouped by what has to stand in the statement's text."""
+        """Positions of the keys, grouped by edge type and labels: Cypher does not take these as parameters."""
         forms: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         for at in sorted(range(len(keys)), key=lambda at: keys[at]):
             key = keys[at]
@@ -198,7 +198,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
         return TENANT if id == self._tenant_node else KNOWLEDGE
 
     def _stored_id(self, id: str) -> str | int:
-        """The seed keeps the id of a Tenant node as a number."""
+        """The id as Neo4j has it: the seed keeps the id of a Tenant node as a number."""
         return self._tenant if id == self._tenant_node else id
 
     def _run_over_rows(
@@ -230,7 +230,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
         """The one place that sends a statement on tenant data: the tenant is always among its parameters."""
         statement = template.format(**names)
         records = list(tx.run(statement, parameters | {"tenant": self._tenant}))
-        # rows come collected in one record: the driver spends more on a record than on what is in it
+        # most statements collect their rows in one record, because the driver is slow per record
         return [row for record in records for row in record.get("found", (record,))]
 
 

@@ -34,7 +34,7 @@ from platform_defs.graph.vocabulary import TENANT
 
 @dataclass(slots=True)
 class NodeChange:
-    """kind is None where the node must exist already; vector None leaves the vector label as it is."""
+    """The merged writes to one node. kind is None in a patch; vector None leaves the stored vector label as it is."""
 
     kind: str | None
     vector: str | None
@@ -104,7 +104,7 @@ def plan_steps(tenant: int, operations: Iterable[Operation]) -> list[Step]:
 
 
 def merge_props(stored: Mapping[str, Value], change: Mapping[str, Value | None]) -> dict[str, Value]:
-    """Given properties overwrite, None removes, others stay."""
+    """The stored properties after a change: given ones overwrite, None removes a property, others stay."""
     merged: dict[str, Value | None] = {**stored, **change}
     return {name: value for name, value in merged.items() if value is not None}
 

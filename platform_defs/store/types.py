@@ -121,7 +121,7 @@ class _LenientDateTime(sqlite.DATETIME):
 
 
 class Json(types.TypeDecorator[Any]):
-    """JSON; a Python None is stored as SQL NULL, so that IS NULL means what it says."""
+    """JSON; a Python None is stored as SQL NULL, not as the JSON text null."""
 
     impl = types.JSON
     cache_ok = True
