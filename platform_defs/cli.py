@@ -1,4 +1,4 @@
-"""The `platform` command: finds its subcommands lazily and turns errors into one readable line."""
+"""The `platform` command: imports only the subcommand that is called, and reports errors in one readable line."""
 
 import importlib
 import sys
@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.errors import PlatformError, one_line
 
-# name -> (module, help); listed here so that `platform --help` and `platform keys` import nothing they do not use
+# Name -> (module, help). The help stands here so that `platform --help` need not import any of the modules.
 COMMANDS = {
     "db": ("platform_defs.commands.db", "Migrate the database and see where it stands."),
     "keys": ("platform_defs.commands.keys", "Issue, list and revoke API keys."),

@@ -1,4 +1,4 @@
-"""What the selfcheck looks at: one round trip to the database, one to the graph, and what it found there."""
+"""The selfcheck: one round trip to the database and one to the graph, and a report on each."""
 
 import sqlite3
 import time
@@ -16,7 +16,7 @@ from platform_defs.store.engine import read
 from platform_defs.store.tables import metadata
 from platform_defs.store.types import utc_now
 
-# A tenant that no source can have: real ids are positive.
+# No source can have this tenant: real ids are positive.
 SELFCHECK_TENANT = 0
 
 
@@ -36,13 +36,13 @@ class GraphReport:
 
 
 def check_database(engine: Engine) -> DatabaseReport:
-    """Asks through the same door as everything else; raises what that door raises."""
+    """Asks the database in the same way as all other code, and raises the same errors."""
     migrate.require_current(engine)
     started = time.perf_counter()
     moment: datetime = read(engine, lambda connection: connection.execute(select(utc_now())).scalar_one())
     elapsed = time.perf_counter() - started
     return DatabaseReport(
-        server=_server(engine),
+        server=_server_version(engine),
         revision=migrate.current_revision(engine) or "none",
         tables=len(metadata.tables),
         clock_skew_s=round((moment - datetime.now(UTC)).total_seconds(), 3),
@@ -51,7 +51,7 @@ def check_database(engine: Engine) -> DatabaseReport:
 
 
 def check_graph(graph: Graph) -> GraphReport:
-    """Writes a node, reads it back and removes it, in a tenant of its own and under an id of its own."""
+    """Writes a node, reads it back and deletes it. Tenant and id are its own, so that no real data is touched."""
     store = graph.for_tenant(SELFCHECK_TENANT)
     probe = Node(f"tag:selfcheck-{uuid.uuid4().hex}", frozenset({"Tag"}), {"name": "selfcheck"})
     started = time.perf_counter()
@@ -64,7 +64,7 @@ def check_graph(graph: Graph) -> GraphReport:
     return GraphReport(store=type(graph).__name__, round_trip_ms=round(elapsed * 1000, 2))
 
 
-def _server(engine: Engine) -> str:
+def _server_version(engine: Engine) -> str:
     dialect = engine.dialect
     version = ".".join(map(str, getattr(dialect, "server_version_info", None) or ()))
     if dialect.name == "sqlite":

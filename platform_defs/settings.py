@@ -16,13 +16,13 @@ from sqlalchemy.exc import ArgumentError
 from platform_defs.errors import SettingsError
 
 MEBIBYTE = 1024 * 1024
-# a hundred years; what is longer leaves the range of dates
+# A hundred years. The time of now minus a longer period is outside the range of dates.
 MAX_DAYS = 36_500
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Settings(BaseSettings):
-    """What an operator may set; `Settings.load()` turns a mistake into one readable line."""
+    """The settings of an operator. `Settings.load()` reports a mistake in one line that names the variable."""
 
     model_config = SettingsConfigDict(env_prefix="PLATFORM_", frozen=True, extra="ignore")
 
@@ -63,7 +63,8 @@ class Settings(BaseSettings):
     )
     runner_grace_s: float = Field(3.0, ge=0, le=60, description="Seconds a run has to end after SIGTERM before SIGKILL")
     runner_orphans: Literal["finish", "end"] = Field(
-        "finish", description="What a runner that comes back does with runs that survived its predecessor"
+        "finish",
+        description="Whether runs that survived the crash of their runner finish or are ended by the next runner",
     )
     lineage_group_events: int = Field(500, ge=1, le=10_000, description="Lineage events that are committed together")
     lineage_group_bytes: int = Field(
@@ -90,15 +91,18 @@ class Settings(BaseSettings):
         7,
         ge=0,
         le=MAX_DAYS,
-        description="Days that the graph remembers what was dropped and renamed, for events that come late",
+        description="Days that the graph remembers dropped and renamed assets, for events that come late",
     )
     lineage_dead_letter_days: int = Field(
         30, ge=0, le=MAX_DAYS, description="Days that refused events are kept; 0 means for ever"
     )
     lineage_observe: bool = Field(True, description="Whether lineage events become observations in the Dagster UI")
-    lineage_observe_off: str = Field("", description="Ids of tenants whose events do not: 7,12")
+    lineage_observe_off: str = Field("", description="Ids of tenants whose events do not become observations: 7,12")
     arrivals_lookback_days: int = Field(
-        7, ge=1, le=3650, description="Days that an arrival, or its being late, counts for what nobody has reacted to"
+        7,
+        ge=1,
+        le=3650,
+        description="Days back that the sensor looks for arrivals without reaction and for late tables",
     )
     arrivals_retention_days: int = Field(
         90,
@@ -122,12 +126,12 @@ class Settings(BaseSettings):
 
     @field_validator("home")
     @classmethod
-    def _absolute(cls, value: Path) -> Path:
+    def _make_absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
     @field_validator("zone")
     @classmethod
-    def _known_zone(cls, value: str) -> str:
+    def _check_zone(cls, value: str) -> str:
         try:
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -136,19 +140,19 @@ class Settings(BaseSettings):
 
     @field_validator("db_url", "dagster_db_url")
     @classmethod
-    def _usable_url(cls, value: str) -> str:
-        return usable_url(value) if value else value
+    def _normalize_url(cls, value: str) -> str:
+        return normalize_database_url(value) if value else value
 
     @field_validator("graph_url")
     @classmethod
-    def _known_graph(cls, value: str) -> str:
+    def _check_graph_url(cls, value: str) -> str:
         if value != "embedded" and not _is_graph_url(value):
             raise ValueError("expected 'embedded', bolt://host:port or neo4j://host:port")
         return value
 
     @field_validator("http_allow", "webhook_allow")
     @classmethod
-    def _networks(cls, value: str) -> str:
+    def _check_networks(cls, value: str) -> str:
         try:
             _parse_networks(value)
         except ValueError as error:
@@ -157,7 +161,7 @@ class Settings(BaseSettings):
 
     @field_validator("lineage_observe_off")
     @classmethod
-    def _tenant_ids(cls, value: str) -> str:
+    def _check_tenant_ids(cls, value: str) -> str:
         if not all(part.strip().isdecimal() for part in value.split(",") if part.strip()):
             raise ValueError("expected ids of tenants, separated by commas")
         return value
@@ -184,7 +188,7 @@ class Settings(BaseSettings):
 
     @property
     def dagster_database_url(self) -> URL | None:
-        """Where Dagster keeps its instance; None means in files under the home."""
+        """The database of Dagster's instance; None means that Dagster keeps it in files under the home."""
         if self.dagster_db_url:
             return make_url(self.dagster_db_url)
         url = self.database_url
@@ -208,8 +212,8 @@ class Settings(BaseSettings):
         return found
 
 
-def usable_url(value: str) -> str:
-    """A database URL by the driver that we use; a ValueError never repeats the URL, which may hold a password."""
+def normalize_database_url(value: str) -> str:
+    """The database URL with our driver. The ValueError of a bad one never repeats it: it may contain a password."""
     try:
         url = make_url(value)
     except (ArgumentError, ValueError):
@@ -238,7 +242,7 @@ def _parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def resolve_secret(reference: str) -> str:
-    """A secret by reference (`env:NAME`, `file:PATH`) or, where the value already is one, as it stands."""
+    """The secret that `env:NAME` or `file:PATH` refers to; any other value is the secret itself."""
     kind, _, rest = reference.partition(":")
     if kind == "env":
         if rest not in os.environ:

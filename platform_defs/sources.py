@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
 from platform_defs.errors import PlatformError, driver_error
-from platform_defs.settings import usable_url
+from platform_defs.settings import normalize_database_url
 from platform_defs.store.engine import SQLITE_BUSY_TIMEOUT_S, open_engine
 
 # the name of the platform's own database; every other name reads PLATFORM_SOURCE_<NAME>_URL
@@ -92,7 +92,7 @@ class Sources:
         if not written:
             raise SourceError(f"the source {name} is not known: {variable} is not set")
         try:
-            return make_url(usable_url(written))
+            return make_url(normalize_database_url(written))
         except ValueError as error:
             raise SourceError(f"{variable}: {error}") from None
 

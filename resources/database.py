@@ -11,7 +11,7 @@ from platform_defs.connections import open_database
 
 
 class DatabaseResource(ConfigurableResource["DatabaseResource"]):
-    """The database of PLATFORM_DB_URL. The URL is no setting of the resource: the UI would show its password."""
+    """The database of PLATFORM_DB_URL. The URL is not configured on the resource: the UI would show its password."""
 
     pool_size: int = Field(default=5, gt=0, description="Connections that one run may hold at a time.")
 
@@ -19,7 +19,7 @@ class DatabaseResource(ConfigurableResource["DatabaseResource"]):
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator["DatabaseResource"]:
-        with self.opened() as engine:
+        with self.open() as engine:
             self._engine = engine
             try:
                 yield self
@@ -27,8 +27,8 @@ class DatabaseResource(ConfigurableResource["DatabaseResource"]):
                 self._engine = None
 
     @contextmanager
-    def opened(self) -> Iterator[Engine]:
-        """For sensors, which have no run to hold the resource open."""
+    def open(self) -> Iterator[Engine]:
+        """The engine within a `with` block, for sensors: they have no run that opens the resource."""
         with open_database(pool_size=self.pool_size) as engine:
             yield engine
 

@@ -54,7 +54,7 @@ def arrivals(context: SensorEvaluationContext) -> SkipReason:
     settings, now = Settings.load(), datetime.now(UTC)
     lookback, zone = timedelta(days=settings.arrivals_lookback_days), ZoneInfo(settings.zone)
     longest, instance, steps = timedelta(seconds=settings.model_timeout_s), context.instance, TickSteps()
-    with DatabaseResource().opened() as engine:
+    with DatabaseResource().open() as engine:
         dead: list[DeadExecution] = steps.attempt(
             "look for ended runs", lambda: _dead_by_dagster(instance, engine, longest, now), []
         )

@@ -36,7 +36,7 @@ RECOVERY_INTERVAL_S = 30
 @sensor(minimum_interval_seconds=10, default_status=DefaultSensorStatus.RUNNING)
 def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
     """Writes a row of work when raw events wait for the graph or a tenant's graph needs a rebuild."""
-    with DatabaseResource().opened() as engine:
+    with DatabaseResource().open() as engine:
         if not is_recovery_needed(engine):
             return SkipReason("the graph has all events")
         interval = int(datetime.now(UTC).timestamp() // RECOVERY_INTERVAL_S)
@@ -50,7 +50,7 @@ def lineage_observations(context: SensorEvaluationContext) -> SensorResult | Ski
     settings = Settings.load()
     if not settings.lineage_observe:
         return SkipReason("PLATFORM_LINEAGE_OBSERVE is off")
-    with DatabaseResource().opened() as engine:
+    with DatabaseResource().open() as engine:
         before = Position.read(context.cursor)
         tick = observations.observe(engine, before, without=settings.unobserved_tenants)
         # Dagster keeps a tick's cursor only if the tick succeeds. So a tick that reports observations saves the

@@ -53,7 +53,7 @@ ROWS_PER_TICK = 50
 )
 def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
     """Closes rows of work whose Dagster run has ended, then requests a run for each row that no runner takes."""
-    with DatabaseResource().opened() as engine:
+    with DatabaseResource().open() as engine:
         reload_if_behind(context, CodeServer(Settings.load(), engine), read(engine, read_digest))
         _close_ended_rows(context, engine)
         uses_runner = isinstance(context.instance.run_launcher, WarmRunLauncher)

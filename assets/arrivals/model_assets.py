@@ -60,7 +60,7 @@ def load_published_models() -> PublishedModels:
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return PublishedModels([], "none")  # nothing was ever set up here, so nothing was published
     try:
-        with DatabaseResource().opened() as engine:
+        with DatabaseResource().open() as engine:
             # The digest is read first: a model that is published in between then causes another load and is not missed.
             rows, models = read(engine, lambda connection: (read_digest(connection), load_models(connection)))
     except SQLAlchemyError as error:

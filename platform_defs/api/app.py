@@ -10,14 +10,14 @@ from sqlalchemy import Engine
 from platform_defs.access.assertions import load_gateway
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.api.http import docs
-from platform_defs.api.http.auth import SECURITY_SCHEMES, Door
+from platform_defs.api.http.auth import SECURITY_SCHEMES, RequestAuthentication
 from platform_defs.api.http.drain import Drain, DrainMiddleware
 from platform_defs.api.http.error_handlers import add_error_handlers
 from platform_defs.api.http.errors import ErrorResponses
-from platform_defs.api.http.front import Front
+from platform_defs.api.http.request_middleware import RequestMiddleware
 from platform_defs.api.observe import health, metrics
 from platform_defs.api.observe.bounded_metrics import BoundedCollector, NamedCollector
-from platform_defs.api.observe.metrics import Metrics
+from platform_defs.api.observe.metrics import ApiMetrics
 from platform_defs.api.observe.runner_metrics import RunnerCollector
 from platform_defs.api.system import ApiContext
 from platform_defs.api.systems import SYSTEMS
@@ -65,9 +65,11 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     app.state.settings = settings
     app.state.engine = engine
     app.state.graph = graph
-    app.state.metrics = Metrics()
+    app.state.metrics = ApiMetrics()
     app.state.readiness = health.Readiness(engine, graph)
-    app.state.door = Door(Authenticator(engine, load_gateway(settings)) if settings.auth == "keys" else None)
+    app.state.authentication = RequestAuthentication(
+        Authenticator(engine, load_gateway(settings)) if settings.auth == "keys" else None
+    )
     context = ApiContext(settings, engine, graph, app.state.metrics.registry)
     _open_services(app, context, drain)
     context.registry.register(_database_metrics(context))
@@ -77,7 +79,7 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     add_error_handlers(app, ROUTERS, errors)
     # The middleware added last is the outermost: a request refused while draining is logged and gets a request id too.
     app.add_middleware(DrainMiddleware, drain=drain, errors=errors)
-    app.add_middleware(Front, metrics=app.state.metrics, errors=errors)
+    app.add_middleware(RequestMiddleware, metrics=app.state.metrics, errors=errors)
     return app
 
 

@@ -15,7 +15,7 @@ A model file that is refused raises yaml_lines.YamlFileError. Two ValueErrors ne
 """
 
 from platform_defs.errors import PlatformError, driver_error, one_line
-from platform_defs.logs import mask
+from platform_defs.logs import mask_secrets
 
 NO_DEPENDENT_MODEL = "无模型依赖此表"
 IN_PROGRESS = "任务正在执行中"
@@ -68,4 +68,4 @@ def failure_text(error: Exception) -> str:
     if isinstance(error, ArrivalsError):
         return str(error)
     cause = driver_error(error)
-    return mask(f"{type(cause).__name__}: {one_line(cause) if str(cause) else 'no reason given'}")
+    return mask_secrets(f"{type(cause).__name__}: {one_line(cause) if str(cause) else 'no reason given'}")

@@ -1,4 +1,4 @@
-"""`platform runner`: the process that executes runs, and what it is doing."""
+"""`platform runner`: the process that executes runs, and its status."""
 
 import json
 import logging
@@ -22,15 +22,15 @@ def command(context: click.Context) -> None:
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def status(as_json: bool) -> None:
-    """The runners that are alive, their slots and the queue; exit code 1 if none is."""
+    """Show the runners that are alive, their slots and the queue; exit code 1 if no runner is alive."""
     with open_database() as engine:
         alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
     if as_json:
-        shown = [
+        runner_fields = [
             {"name": r.name, "pid": r.process.pid, "slots": r.slots, "busy": r.busy, "loadError": r.load_error}
             for r in alive
         ]
-        click.echo(json.dumps({"runners": shown, "queued": queue[rows.Status.QUEUED]}))
+        click.echo(json.dumps({"runners": runner_fields, "queued": queue[rows.Status.QUEUED]}))
     else:
         for runner in alive:
             click.echo(

@@ -14,20 +14,20 @@ from platform_defs.settings import Settings
 def command(host: str | None, port: int | None) -> None:
     """Run the API process until SIGTERM or Ctrl-C.
 
-    It logs JSON lines to stderr. On SIGTERM it stops accepting, finishes what it has within 5 seconds, answers the
-    rest with 503 and exits 0.
+    It logs JSON lines to stderr. On SIGTERM it stops accepting connections, finishes running requests within 5 seconds,
+    answers the others with 503 and exits 0.
     """
     # imported here: `platform serve --help` needs no web framework
     from platform_defs.access.tenants import DEMO_TENANT, add_tenant
     from platform_defs.api.app import close_services, create_app
     from platform_defs.api.http.drain import Drain
-    from platform_defs.api.http.server import DrainingServer, bind, refuse_open_door
+    from platform_defs.api.http.server import DrainingServer, bind, refuse_open_auth
     from platform_defs.connections import open_stores
 
     settings = Settings.load()
-    logs.configure(settings.log_level)
+    logs.configure_logging(settings.log_level)
     host = host or settings.api_host
-    refuse_open_door(settings.auth, host)
+    refuse_open_auth(settings.auth, host)
     # The socket comes first: a port that is taken is refused without waiting for a database.
     with (
         bind(host, settings.api_port if port is None else port) as listener,

@@ -24,7 +24,7 @@ def command(api_port: int | None, ui_port: int | None) -> None:
     # From here on SIGTERM raises an exception as Ctrl-C does, so that the lock file is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # imported here: `platform up --help` needs none of them
-    from platform_defs.api.http.server import refuse_open_door
+    from platform_defs.api.http.server import refuse_open_auth
     from platform_defs.supervisor.home import UpFile, lock_home
     from platform_defs.supervisor.ports import find_free_port, require_free_port
     from platform_defs.supervisor.processes import LOOPBACK, child_environment, child_specs, local_url
@@ -32,7 +32,7 @@ def command(api_port: int | None, ui_port: int | None) -> None:
     settings = Settings.load()
     chosen = {"api_port": api_port, "ui_port": ui_port}
     settings = settings.model_copy(update={name: port for name, port in chosen.items() if port is not None})
-    refuse_open_door(settings.auth, settings.api_host)
+    refuse_open_auth(settings.auth, settings.api_host)
     if settings.api_port == settings.ui_port:
         raise click.UsageError(f"port {settings.api_port} cannot serve both the API and the UI")
 

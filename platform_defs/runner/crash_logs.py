@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from platform_defs.logs import mask
+from platform_defs.logs import mask_secrets
 
 KEEP_S = 7 * 86_400
 LONGEST_QUOTE = 500
@@ -22,7 +22,7 @@ class CrashLogs:
             lines = self.path_of(run_id).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return f"; its last words: {mask(lines[-1])[:LONGEST_QUOTE]}" if lines else ""
+        return f"; its last words: {mask_secrets(lines[-1])[:LONGEST_QUOTE]}" if lines else ""
 
     def delete_old(self) -> None:
         oldest = time.time() - KEEP_S

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from platform_defs.logs import mask
+from platform_defs.logs import mask_secrets
 from platform_defs.runner.fingerprint import Fingerprint
 from platform_defs.runner.fork_server import ForkServer
 
@@ -76,7 +76,7 @@ class DefinitionsLoader:
 
     def note_failure(self, server: ForkServer, reason: str) -> None:
         """The fork server could not load its definitions; its process ends by itself, which `lose` is told next."""
-        reason = mask(reason)
+        reason = mask_secrets(reason)
         if reason != self.load_error:
             _log.error("the code location does not load: %s", reason)
         self.load_error, self._failed = reason, server.fingerprint

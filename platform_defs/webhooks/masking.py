@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from platform_defs.logs import MASK, mask
+from platform_defs.logs import MASK, mask_secrets
 from platform_defs.webhooks.secrets import Secret, SecretKind
 
 # a beginning of a secret that is shorter than this, at the end of a cut answer, reveals too little to be masked
@@ -34,7 +34,7 @@ def mask_spellings(text: str, spellings: Sequence[str], *, cut: bool = False) ->
     if cut:
         longest = max((_overlap(text, spelling) for spelling in spellings), default=0)
         text = text[: len(text) - longest] + MASK if longest else text
-    return mask(text)
+    return mask_secrets(text)
 
 
 def _encodings(text: str) -> set[str]:

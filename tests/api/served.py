@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL
 
 from platform_defs.api.app import close_services, create_app
 from platform_defs.api.http.drain import Drain
-from platform_defs.api.http.server import DrainingServer, bind, url_of
+from platform_defs.api.http.server import DrainingServer, bind, listener_url
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
 
@@ -46,7 +46,7 @@ def served(engine: Engine, *, grace: float = 5.0, **settings: Any) -> Iterator[A
     app = create_app(graph_settings, engine, graph, drain)
     server = DrainingServer(app, drain, grace=grace)
     with bind("127.0.0.1", 0) as listener:
-        url = url_of(listener)
+        url = listener_url(listener)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -18,7 +18,7 @@ TOKEN = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
 def stream() -> Iterator[io.StringIO]:
     root, captured = logging.getLogger(), io.StringIO()
     handlers, level = root.handlers[:], root.level
-    logs.configure("INFO", captured)
+    logs.configure_logging("INFO", captured)
     yield captured
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -42,7 +42,7 @@ def stream() -> Iterator[io.StringIO]:
     ],
 )
 def test_secrets_are_masked_and_the_rest_stays_readable(text: str, expected: str) -> None:
-    assert logs.mask(text) == expected
+    assert logs.mask_secrets(text) == expected
 
 
 def test_a_line_is_json_with_fields_trace_and_request_id_and_nothing_secret(stream: io.StringIO) -> None:

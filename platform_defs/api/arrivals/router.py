@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse
 
 from platform_defs.access.principal import Principal
 from platform_defs.api.arrivals.service import ArrivalService
-from platform_defs.api.http.auth import Requires, secured
+from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
 from platform_defs.arrivals.errors import IN_PROGRESS, NO_DEPENDENT_MODEL, InvalidArrival
@@ -65,7 +65,7 @@ _ANSWER = {
         503: {"description": "Not recorded, or not known to be: send it again after Retry-After seconds"},
     },
     openapi_extra={
-        **secured(SCOPE),
+        **openapi_security(SCOPE),
         "requestBody": {
             "required": True,
             "content": {
@@ -89,7 +89,7 @@ _ANSWER = {
 )
 async def src_table_complete(
     request: Request,
-    principal: Annotated[Principal, Depends(Requires(SCOPE))],
+    principal: Annotated[Principal, Depends(RequiresScope(SCOPE))],
     body: JsonBody,
     wait: Annotated[
         float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for models that run")

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.api.http.threads import off_loop
+from platform_defs.api.http.threads import run_in_thread
 from platform_defs.api.system import Service
 from platform_defs.arrivals.executions.recovery import settle_dead_executions
 from platform_defs.arrivals.executions.task_log import Task, TaskStatus, ended_tasks, recovery_tasks
@@ -79,7 +79,7 @@ class ArrivalService(Service):
 
     async def record(self, arrival: Arrival) -> ArrivalOutcome:
         """Records an arrival and queues its models; raises TimeoutError if the database takes too long."""
-        outcome = await off_loop(
+        outcome = await run_in_thread(
             partial(record_arrival, self._engine, arrival), seconds=RECORD_TIMEOUT_S, limiter=self._writers
         )
         if outcome.queued:
@@ -128,7 +128,7 @@ class ArrivalService(Service):
         """Looks into the task log until no request waits any more."""
         while self._waiters:
             try:
-                found = await off_loop(self._look_up_tasks, seconds=RECORD_TIMEOUT_S, limiter=self._writers)
+                found = await run_in_thread(self._look_up_tasks, seconds=RECORD_TIMEOUT_S, limiter=self._writers)
             except (PlatformError, SQLAlchemyError, TimeoutError):
                 log.warning("the task log cannot be read; looking again", exc_info=True)
                 found = {}

@@ -10,10 +10,10 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import Engine
 
 from platform_defs.access.principal import Principal
-from platform_defs.api.http import paths  # noqa: F401  # brings the `id` convertor
-from platform_defs.api.http.auth import Requires, secured
+from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
+from platform_defs.api.http.paths import path_id
 from platform_defs.arrivals.errors import InvalidSubscription, UnknownSubscription
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, MAX_RETRIES, NewSubscription
@@ -24,12 +24,12 @@ from platform_defs.webhooks.errors import NotRedeliverable, UnknownDelivery
 
 SCOPE = "webhooks:write"
 BASE = "/api/open/kpi/webhooks"
-ONE = BASE + "/{subscription_id:id}"
+ONE = f"{BASE}/{path_id('subscription_id')}"
 DELIVERIES = BASE + "/deliveries"
 MAX_ID = 2**63 - 1
 
 T = TypeVar("T")
-Caller = Annotated[Principal, Depends(Requires(SCOPE))]
+Caller = Annotated[Principal, Depends(RequiresScope(SCOPE))]
 
 router = APIRouter(tags=["webhooks"])
 
@@ -59,7 +59,7 @@ class SubscriptionBody(BaseModel):
     summary="Subscribe a callback to a KPI",
     responses={400: {"description": "Names the field and what was expected"}},
     openapi_extra={
-        **secured(SCOPE),
+        **openapi_security(SCOPE),
         "requestBody": {
             "required": True,
             "content": {"application/json": {"schema": SubscriptionBody.model_json_schema()}},
@@ -82,7 +82,9 @@ def subscribe(request: Request, caller: Caller, body: JsonBody) -> dict[str, Any
     )
 
 
-@router.get(BASE, response_model=None, summary="List subscriptions, secrets masked", openapi_extra=secured(SCOPE))
+@router.get(
+    BASE, response_model=None, summary="List subscriptions, secrets masked", openapi_extra=openapi_security(SCOPE)
+)
 def list_subscriptions(request: Request, caller: Caller) -> dict[str, Any]:
     found = subscriptions.list_all(_engine(request), team=_team(caller))
     return {"subscriptions": [subscriptions.json_fields(subscription) for subscription in found]}
@@ -92,7 +94,7 @@ def list_subscriptions(request: Request, caller: Caller) -> dict[str, Any]:
     DELIVERIES,
     response_model=None,
     summary="List deliveries and their attempts, the newest first",
-    openapi_extra=secured(SCOPE),
+    openapi_extra=openapi_security(SCOPE),
 )
 def list_deliveries(
     request: Request,
@@ -110,12 +112,12 @@ def list_deliveries(
 
 
 @router.post(
-    DELIVERIES + "/{delivery_id:id}:redeliver",
+    f"{DELIVERIES}/{path_id('delivery_id')}:redeliver",
     status_code=202,
     response_model=None,
     summary="Send a dead letter again: the same id and body",
     responses={404: {"description": "No such delivery"}, 409: {"description": "It is not a dead letter"}},
-    openapi_extra=secured(SCOPE),
+    openapi_extra=openapi_security(SCOPE),
 )
 def redeliver(request: Request, caller: Caller, delivery_id: str) -> dict[str, Any]:
     number = _parse_id(delivery_id, "delivery")
@@ -129,7 +131,7 @@ def redeliver(request: Request, caller: Caller, delivery_id: str) -> dict[str, A
     response_model=None,
     summary="Stop a subscription",
     responses={404: {"description": "No such subscription"}},
-    openapi_extra=secured(SCOPE),
+    openapi_extra=openapi_security(SCOPE),
 )
 def disable(request: Request, caller: Caller, subscription_id: str) -> dict[str, Any]:
     number = _parse_id(subscription_id, "subscription")
@@ -145,7 +147,7 @@ def disable(request: Request, caller: Caller, subscription_id: str) -> dict[str,
     response_model=None,
     summary="Let a disabled subscription hear of changes again",
     responses={404: {"description": "No such subscription"}},
-    openapi_extra=secured(SCOPE),
+    openapi_extra=openapi_security(SCOPE),
 )
 def enable(request: Request, caller: Caller, subscription_id: str) -> dict[str, Any]:
     number = _parse_id(subscription_id, "subscription")
@@ -160,7 +162,7 @@ def enable(request: Request, caller: Caller, subscription_id: str) -> dict[str, 
     response_model=None,
     summary="Remove a subscription and its secrets",
     responses={404: {"description": "No such subscription"}},
-    openapi_extra=secured(SCOPE),
+    openapi_extra=openapi_security(SCOPE),
 )
 def remove(request: Request, caller: Caller, subscription_id: str) -> None:
     number = _parse_id(subscription_id, "subscription")

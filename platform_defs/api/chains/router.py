@@ -1,13 +1,17 @@
-"""Job chains' paths under /api/v1: definitions, runs and what an operator may do to them."""
+"""The paths of job chains under /api/v1: definitions, runs, and how an operator stops and repairs runs."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from fastapi import APIRouter, Depends
 
-from platform_defs.api.http.auth import Requires, secured
+from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.errors import ApiError
-from platform_defs.api.http.paths import CHAIN, NODE, RUN
+from platform_defs.api.http.paths import path_id
+
+CHAIN = f"/chains/{path_id('chain_id')}"
+RUN = f"/runs/{path_id('run_id')}"
+NODE = f"{RUN}/nodes/{path_id('node_id')}"
 
 router = APIRouter(prefix="/api/v1", tags=["chains"])
 
@@ -32,7 +36,7 @@ async def node(run_id: str, node_id: str) -> NoReturn:
     _not_here_yet()
 
 
-# Whoever may stop and repair runs may start one; `run:write` alone only starts.
+# A key that may stop and repair runs may also start one; `run:write` alone may only start.
 START = ("run:write", "run:control")
 _PATHS: list[tuple[str, str, Callable[..., Any], tuple[str, ...], str]] = [
     ("POST", "/chains", chains, ("chain:write",), "Create a chain"),
@@ -55,6 +59,6 @@ for _method, _path, _endpoint, _scopes, _summary in _PATHS:
         methods=[_method],
         summary=_summary,
         response_model=None,
-        dependencies=[Depends(Requires(*_scopes))],
-        openapi_extra=secured(*_scopes),
+        dependencies=[Depends(RequiresScope(*_scopes))],
+        openapi_extra=openapi_security(*_scopes),
     )

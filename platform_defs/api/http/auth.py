@@ -1,4 +1,4 @@
-"""The door: API key or gateway assertion in, principal out, before a byte of the body is read."""
+"""Authentication: turns a request's API key or gateway assertion into a principal, before its body is read."""
 
 import ipaddress
 import time
@@ -14,13 +14,13 @@ from platform_defs.access.authenticator import KEY_CACHE_OUTAGE_S, Authenticator
 from platform_defs.access.errors import KeyRefused, Unauthenticated
 from platform_defs.access.principal import OPEN_PRINCIPAL, Principal
 from platform_defs.api.http.errors import ApiError
-from platform_defs.api.http.threads import off_loop
+from platform_defs.api.http.threads import run_in_thread
 from platform_defs.store.errors import StoreUnavailable
 
-# Stock lineage clients give up after 5 s: a caller is told sooner that the database does not answer.
+# Common lineage clients give up after 5 s: a caller must learn sooner that the database does not answer.
 LOOKUP_TIMEOUT_S = 3.0
 LOOKUP_THREADS = 16
-# After a lookup without an answer the next callers are told at once; then one of them asks again.
+# For so long after a lookup without an answer, further callers get 503 at once. Then one of them tries a lookup.
 SILENCE_S = 1.0
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="platform"'}
 
@@ -31,32 +31,34 @@ SECURITY_SCHEMES: Mapping[str, Any] = {
 }
 
 
-class Door:
-    """Authenticates requests; with `authenticator` None every local caller is the demo tenant."""
+class RequestAuthentication:
+    """Authenticates requests. Without an authenticator every caller on this machine acts for the demo tenant."""
 
     def __init__(self, authenticator: Authenticator | None) -> None:
         self._authenticator = authenticator
         self._limiter = CapacityLimiter(LOOKUP_THREADS)
-        self._silent = False
-        self._ask_at = 0.0
+        self._database_silent = False
+        self._next_lookup_at = 0.0
 
-    async def principal(self, request: Request) -> Principal:
+    async def authenticate(self, request: Request) -> Principal:
         authenticator = self._authenticator
         if authenticator is None:
             _refuse_other_sites(request.headers)
             return OPEN_PRINCIPAL
-        # an assertion counts even beside a key: what the gateway established must not be overridden by the source
+        # An assertion has precedence over a key: a source behind the gateway must not replace the identity it asserts.
         token = request.headers.get("x-gateway-assertion")
         try:
             if token is not None:
                 method, path = request.method, request.scope["raw_path"].decode("latin-1")
-                return await self._ask(lambda: authenticator.authenticate_assertion(token, method=method, path=path))
-            key = _presented_key(request.headers)
+                return await self._look_up(
+                    lambda: authenticator.authenticate_assertion(token, method=method, path=path)
+                )
+            key = _key_from_headers(request.headers)
             known = authenticator.cached_principal(key)
             if known is not None:
                 return known
             try:
-                return await self._ask(lambda: authenticator.authenticate_key(key))
+                return await self._look_up(lambda: authenticator.authenticate_key(key))
             except (TimeoutError, StoreUnavailable):
                 known = authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S)
                 if known is None:
@@ -67,48 +69,48 @@ class Door:
         except TimeoutError:
             raise ApiError(503, "the database does not answer; try again", headers={"Retry-After": "1"}) from None
 
-    async def _ask(self, lookup: Callable[[], Principal]) -> Principal:
-        """In a thread; TimeoutError when the database does not answer, at once when it did not a moment ago."""
+    async def _look_up(self, lookup: Callable[[], Principal]) -> Principal:
+        """Runs the lookup in a thread; raises TimeoutError if the database does not answer, or did not a moment ago."""
         now = time.monotonic()
-        if self._silent:
-            if now < self._ask_at:
+        if self._database_silent:
+            if now < self._next_lookup_at:
                 raise TimeoutError
-            self._ask_at = now + LOOKUP_TIMEOUT_S + SILENCE_S
+            self._next_lookup_at = now + LOOKUP_TIMEOUT_S + SILENCE_S
         try:
-            principal = await off_loop(lookup, seconds=LOOKUP_TIMEOUT_S, limiter=self._limiter)
+            principal = await run_in_thread(lookup, seconds=LOOKUP_TIMEOUT_S, limiter=self._limiter)
         except TimeoutError:
-            self._silent = True
-            self._ask_at = time.monotonic() + SILENCE_S
+            self._database_silent = True
+            self._next_lookup_at = time.monotonic() + SILENCE_S
             raise
         except (KeyRefused, StoreUnavailable):
-            self._silent = False
+            self._database_silent = False
             raise
-        self._silent = False
+        self._database_silent = False
         return principal
 
 
-class Requires:
-    """A dependency: the authenticated principal, which must hold one of the scopes."""
+class RequiresScope:
+    """A dependency of an endpoint: the authenticated principal, refused unless it has one of the scopes."""
 
     def __init__(self, *scopes: str) -> None:
         self.scopes = scopes
 
     async def __call__(self, request: Request) -> Principal:
-        door: Door = request.app.state.door
-        principal = await door.principal(request)
+        authentication: RequestAuthentication = request.app.state.authentication
+        principal = await authentication.authenticate(request)
         request.state.principal = principal.name
         if not any(principal.may(scope) for scope in self.scopes):
             raise ApiError(403, f"expected a key with the scope {' or '.join(self.scopes)}; this one does not have it")
         return principal
 
 
-def secured(*scopes: str) -> dict[str, Any]:
-    """What OpenAPI says about a path that requires one of these scopes."""
+def openapi_security(*scopes: str) -> dict[str, Any]:
+    """The OpenAPI fields of a path that requires one of these scopes."""
     return {"security": [{name: []} for name in SECURITY_SCHEMES], "x-scopes": list(scopes)}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address can only mean this machine."""
+    """Whether a host name or address can only mean this machine."""
     host = host.strip("[]")
     if host == "localhost":
         return True
@@ -118,7 +120,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _presented_key(headers: Headers) -> str:
+def _key_from_headers(headers: Headers) -> str:
     authorization = headers.get("authorization", "").strip()
     scheme, _, rest = authorization.partition(" ")
     key = rest.strip() if scheme.lower() == "bearer" else authorization
@@ -131,7 +133,7 @@ def _presented_key(headers: Headers) -> str:
 
 
 def _refuse_other_sites(headers: Headers) -> None:
-    """Without keys a page from elsewhere, open in a local browser, must not be able to write here."""
+    """Without keys, a page of another site that is open in a local browser must not be able to send requests here."""
     host = urlsplit(f"//{headers.get('host', 'localhost')}").hostname or ""
     origin = headers.get("origin")
     if not is_loopback(host) or (origin is not None and not is_loopback(urlsplit(origin).hostname or "")):

@@ -14,12 +14,12 @@ GZIP_MAGIC = b"\x1f\x8b"
 GZIP_WBITS = 31
 PIECE = 256 * 1024
 MAX_DEPTH = 100
-# Longer than any client of ours takes; a body that trickles in must not hold a request for ever.
+# More than any known client needs; a body that arrives byte by byte must not occupy a request for ever.
 READ_TIMEOUT_S = 30.0
 
 
 async def json_body(request: Request) -> Any:
-    """The parsed body; a dependency, to be named after the one that authenticates."""
+    """The parsed body, as a dependency. An endpoint must name it after the dependency that authenticates."""
     return parse_json(await read_body(request, request.app.state.settings.body_limit))
 
 
@@ -27,7 +27,7 @@ JsonBody = Annotated[Any, Depends(json_body)]
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body, decompressed; never holds more than the limit and one piece."""
+    """The whole body, decompressed. Memory never holds more than the limit and one piece of it."""
     encoding = request.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise ApiError(
@@ -46,7 +46,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def parse_json(body: bytes) -> Any:
-    """Strict JSON: UTF-8, finite numbers, bounded nesting; every refusal says where."""
+    """Parses strict JSON: UTF-8, finite numbers, bounded nesting. An error says where the body breaks the rules."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -54,13 +54,13 @@ def parse_json(body: bytes) -> Any:
     if not text.strip():
         raise ApiError(400, "expected a JSON body, got an empty one")
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_parse_finite)
     except json.JSONDecodeError as error:
         raise ApiError(400, f"expected valid JSON; line {error.lineno} column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
-        # an integer of more digits than Python converts
+        # The only other ValueError: an integer with more digits than Python converts.
         raise ApiError(400, f"expected valid JSON; a number is too long: {str(error).split(';')[0]}") from None
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _check_depth(value)
@@ -90,7 +90,7 @@ async def _read(request: Request, limit: int, *, gzipped: bool, sniff: bool) -> 
 
 
 class Gunzip:
-    """Inflates gzip piece by piece and stops at the limit, however small the bomb is."""
+    """Inflates gzip piece by piece and stops at the limit, however much the compressed data would expand to."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -107,7 +107,7 @@ class Gunzip:
             data = self._inflate(data)
             if len(self._output) > self._limit:
                 raise _too_large(self._limit)
-            # inflating is work on the event loop: others get their turn after every piece
+            # Inflating blocks the event loop: other requests get their turn after every piece.
             await asyncio.sleep(0)
 
     def finish(self) -> bytes:
@@ -116,9 +116,9 @@ class Gunzip:
         return bytes(self._output)
 
     def _inflate(self, data: bytes) -> bytes:
-        """One piece; returns what of the input is left."""
+        """Inflates one piece and returns the input that is left."""
         if not self._started:
-            # some writers pad the end with zeros, which are not another member
+            # Some writers pad the end with zeros, which do not start another gzip member.
             data = data.lstrip(b"\0") if self._output else data
             if not data:
                 return b""
@@ -148,7 +148,7 @@ def _check_depth(value: Any) -> None:
     raise _too_deep()
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ApiError(400, "expected valid JSON; a number is outside the range of a double")

@@ -1,4 +1,4 @@
-"""The page at /docs: the OpenAPI document made readable without a byte from another host."""
+"""The page at /docs: shows the OpenAPI document without loading anything from another host."""
 
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse

@@ -1,4 +1,4 @@
-"""The end of a process: what runs may finish, what comes later or takes too long gets a 503, nothing is dropped."""
+"""Draining at the end of a process: running requests may finish, later and too slow ones get 503, none is dropped."""
 
 import asyncio
 import contextlib
@@ -12,28 +12,28 @@ ANSWER_TIMEOUT_S = 1.0
 
 
 class Drain:
-    """Shared between the server, which drains, and the middleware, which knows the requests."""
+    """Shared between the server, which decides when to drain, and the middleware, which knows the requests."""
 
     def __init__(self) -> None:
         self.draining = False
-        # called when draining begins: what only waits for others can be answered at once
+        # Called when draining begins, so that requests that only wait for other processes are answered at once.
         self.callbacks: list[Callable[[], None]] = []
-        self.running: set[Exchange] = set()
+        self.running: set[RequestInFlight] = set()
 
     def begin(self) -> None:
         self.draining = True
         for callback in self.callbacks:
             callback()
 
-    async def answer_the_rest(self) -> None:
-        """Answers 503 to everything that still runs, also where the work itself cannot be interrupted."""
-        answers = [exchange.give_up() for exchange in list(self.running)]
-        with contextlib.suppress(TimeoutError):  # a client that does not read cannot be told
+    async def answer_remaining(self) -> None:
+        """Answers 503 to every request that still runs, even if its work cannot be interrupted."""
+        answers = [request.give_up() for request in list(self.running)]
+        with contextlib.suppress(TimeoutError):  # a client that does not read cannot get the answer
             await asyncio.wait_for(asyncio.gather(*answers, return_exceptions=True), ANSWER_TIMEOUT_S)
 
 
-class Exchange:
-    """One request and whether its answer has begun."""
+class RequestInFlight:
+    """One running request; knows whether its answer has begun."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, errors: ErrorResponses) -> None:
         self._scope, self._receive, self._send = scope, receive, send
@@ -49,7 +49,7 @@ class Exchange:
 
     async def give_up(self) -> None:
         self.given_up = True
-        # answered from here, not from the request's own task: a task that waits for a thread cannot be cancelled
+        # Answered by the caller's task: the request's own task may wait for a thread and then cannot be cancelled.
         try:
             if not self._started:
                 await _answer_503(self._errors, self._scope, self._receive, self._send)
@@ -59,6 +59,8 @@ class Exchange:
 
 
 class DrainMiddleware:
+    """Registers every request with the drain, and refuses requests that come while draining."""
+
     def __init__(self, app: ASGIApp, drain: Drain, errors: ErrorResponses) -> None:
         self._app = app
         self._drain = drain
@@ -71,15 +73,15 @@ class DrainMiddleware:
         if self._drain.draining:
             await _answer_503(self._errors, scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send, self._errors)
-        self._drain.running.add(exchange)
+        request = RequestInFlight(scope, receive, send, self._errors)
+        self._drain.running.add(request)
         try:
-            await self._app(scope, receive, exchange.send)
+            await self._app(scope, receive, request.send)
         except asyncio.CancelledError:
-            if not exchange.given_up:
+            if not request.given_up:
                 raise
         finally:
-            self._drain.running.discard(exchange)
+            self._drain.running.discard(request)
 
 
 async def _answer_503(errors: ErrorResponses, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Path parameters that end before a colon, so that `/chains/{chain_id}:start` is never the chain named `x:start`."""
+"""Ids in paths. They end before a colon, so that `/chains/x:start` starts chain `x` and is not the chain `x:start`."""
 
 from starlette.convertors import Convertor, register_url_convertor
 
@@ -15,6 +15,7 @@ class IdConvertor(Convertor[str]):
 
 register_url_convertor("id", IdConvertor())
 
-CHAIN = "/chains/{chain_id:id}"
-RUN = "/runs/{run_id:id}"
-NODE = RUN + "/nodes/{node_id:id}"
+
+def path_id(name: str) -> str:
+    """The parameter as it is written in a path: `/chains/` + path_id("chain_id")."""
+    return f"{{{name}:id}}"

@@ -1,4 +1,4 @@
-"""Runs the app under uvicorn so that a stop is a promise: finish within the grace, answer the rest 503, exit 0."""
+"""Runs the app under uvicorn. A stop lets requests finish within the grace, answers 503 to others, and exits 0."""
 
 import asyncio
 import errno
@@ -20,13 +20,15 @@ log = logging.getLogger(__name__)
 
 GRACE_S = 5.0
 CLOSE_S = 1
-# A thread that hangs in a driver cannot be interrupted; its transaction ends with its connection.
+# A thread that hangs in a database driver cannot be interrupted. The exit of the process ends its transaction.
 LAST_RESORT_S = GRACE_S + CLOSE_S + 2
 BACKLOG = 2048
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn drops what still runs when its grace ends, and idle connections at once; this one answers them."""
+    """Answers 503 where uvicorn would just close the connection: to requests that outlast the grace, and to requests
+    that come on idle connections while the server stops.
+    """
 
     def __init__(self, app: ASGIApp, drain: Drain, *, grace: float = GRACE_S) -> None:
         config = uvicorn.Config(
@@ -45,17 +47,17 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # only now: whoever reads this line may connect and may send signals
+        # Logged only now: a reader of this line may connect and may send signals.
         for listener in sockets or []:
-            log.info("listening", extra={"url": url_of(listener)})
+            log.info("listening", extra={"url": listener_url(listener)})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        # not remembered in uvicorn's list: it would raise the signal again, and a clean stop would not exit 0
+        # Not passed on to uvicorn, which would raise the signal again at the end: a clean stop must exit 0.
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
         elif not self.should_exit:
             self.should_exit = True
-            last_resort = threading.Timer(LAST_RESORT_S, _leave)
+            last_resort = threading.Timer(LAST_RESORT_S, _exit_now)
             last_resort.daemon = True
             last_resort.start()
 
@@ -72,18 +74,18 @@ class DrainingServer(uvicorn.Server):
                     await asyncio.sleep(0.02)
         except TimeoutError:
             log.warning("%d requests outlast the grace and are answered 503", len(self._drain.running))
-            await self._drain.answer_the_rest()
+            await self._drain.answer_remaining()
         await super().shutdown(sockets)
 
 
-def refuse_open_door(auth: str, host: str) -> None:
-    """Without keys only this machine may connect."""
+def refuse_open_auth(auth: str, host: str) -> None:
+    """Without keys only this machine may be able to connect."""
     if auth == "open" and not is_loopback(host):
         raise SettingsError(f"PLATFORM_AUTH=open is only allowed on a loopback address, not on {host}")
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or one line that says which port is taken."""
+    """A listening socket; raises one line that names the port if it is taken."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
@@ -101,11 +103,11 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def listener_url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _leave() -> None:
+def _exit_now() -> None:
     log.error("a request could not be interrupted; leaving without it")
     os._exit(0)

@@ -11,10 +11,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse
 
 from platform_defs.access.principal import Principal
-from platform_defs.api.http.auth import Requires, secured
+from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import parse_json, read_body
 from platform_defs.api.http.errors import ApiError, status_name
-from platform_defs.api.http.threads import off_loop
+from platform_defs.api.http.threads import run_in_thread
 from platform_defs.api.lineage.service import MAX_LETTERS, LineageService
 from platform_defs.errors import PlatformError
 from platform_defs.lineage.errors import EventRefused
@@ -55,7 +55,7 @@ class ParsedBody:
         503: {"description": "Not stored, or not wholly: send it again after Retry-After seconds"},
     },
     openapi_extra={
-        **secured(SCOPE),
+        **openapi_security(SCOPE),
         "requestBody": {
             "required": True,
             "description": "A RunEvent, DatasetEvent or JobEvent, or an array of them; may be gzipped.",
@@ -67,14 +67,14 @@ async def post_event(
     request: Request,
     # This dependency stands before authentication, whose duration counts against the request's deadline.
     received: Annotated[float, Depends(received_at)],
-    principal: Annotated[Principal, Depends(Requires(SCOPE))],
+    principal: Annotated[Principal, Depends(RequiresScope(SCOPE))],
 ) -> JSONResponse:
     service: LineageService = request.app.state.lineage
     spent = time.monotonic() - received
     body = await read_body(request, request.app.state.settings.body_limit)
     until = time.monotonic() + service.deadline_s - spent
     try:
-        parsed = await off_loop(
+        parsed = await run_in_thread(
             lambda: _parse_body(service, principal, body),
             seconds=max(0.0, until - time.monotonic()),
             limiter=service.readers,
@@ -136,7 +136,7 @@ async def _keep_refusals(
 ) -> None:
     if refusals:
         try:
-            await off_loop(
+            await run_in_thread(
                 lambda: service.keep_refusals(principal, refusals, omitted=omitted),
                 seconds=max(0.0, until - time.monotonic()),
                 limiter=service.writers,

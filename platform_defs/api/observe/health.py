@@ -1,4 +1,4 @@
-"""Whether the process lives (/healthz) and whether it can work (/readyz): database, migrations, graph, runner."""
+"""/healthz says that the process lives; /readyz says whether database, migrations, graph and runner let it work."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from sqlalchemy import Engine, text
 from starlette.responses import JSONResponse
 
-from platform_defs.api.http.threads import off_loop
+from platform_defs.api.http.threads import run_in_thread
 from platform_defs.graph.port import Graph
 from platform_defs.store import migrate
 from platform_defs.store.engine import read
@@ -19,23 +19,23 @@ from platform_defs.work import runners
 log = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_S = 2.0
-# what requests cannot do without; the rest is said, but no reason to send them elsewhere
+# Requests need these parts. A problem with another part is shown, but is no reason to send requests elsewhere.
 NEEDED = ("database", "migrations", "graph")
 
 router = APIRouter(tags=["operations"])
 
 
 class Readiness:
-    """The parts that requests need; each check is short and never on the event loop."""
+    """Checks the parts that requests need, each in a thread and with a short time limit."""
 
     def __init__(self, engine: Engine, graph: Graph) -> None:
         self._engine = engine
         self._graph = graph
-        # a store that hangs keeps its thread: the bound is what later checks may lose to it
+        # The check of a store that hangs keeps its thread: the limiter of each part bounds the threads it may keep.
         self._limiters = {name: CapacityLimiter(2) for name in ("database", "migrations", "graph", "runner")}
 
     async def check(self) -> dict[str, str]:
-        """Part -> "ok" or what is wrong with it."""
+        """For each part "ok", or what is wrong with it."""
         checks: dict[str, Callable[[], str]] = {
             "database": self._database,
             "migrations": self._migrations,
@@ -47,11 +47,11 @@ class Readiness:
 
     async def _run(self, name: str, work: Callable[[], str]) -> str:
         try:
-            return await off_loop(work, seconds=CHECK_TIMEOUT_S, limiter=self._limiters[name])
+            return await run_in_thread(work, seconds=CHECK_TIMEOUT_S, limiter=self._limiters[name])
         except TimeoutError:
             return f"no answer within {CHECK_TIMEOUT_S:.0f} seconds"
         except Exception:
-            # the caller is anonymous: addresses and accounts stay in the log
+            # Anybody may ask /readyz: only the log names addresses and accounts.
             log.warning("%s is not ready", name, exc_info=True)
             return "does not answer"
 

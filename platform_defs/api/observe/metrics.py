@@ -1,4 +1,4 @@
-"""Prometheus metrics of the API process, in a registry of their own."""
+"""Prometheus metrics of the API process and the path /metrics that exports them."""
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -9,10 +9,14 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 router = APIRouter(tags=["operations"])
 
 
-class Metrics:
-    """Labels are route templates and known methods only: a scanner must not create time series."""
+class ApiMetrics:
+    """The registry of the process, and the metrics of its requests.
+
+    Labels are only route templates and known methods, so that a scanner of paths does not create time series.
+    """
 
     def __init__(self) -> None:
+        # a registry of its own: the default one of the library is shared by all apps of a process
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "platform_http_requests", "Requests answered.", ["route", "method", "status"], registry=self.registry
@@ -26,7 +30,7 @@ class Metrics:
         )
         self.in_flight = Gauge("platform_http_requests_in_flight", "Requests in progress.", registry=self.registry)
 
-    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
+    def record_request(self, route: str, method: str, status: int, seconds: float) -> None:
         method = method if method in METHODS else "OTHER"
         self.requests.labels(route, method, str(status)).inc()
         self.seconds.labels(route, method).observe(seconds)

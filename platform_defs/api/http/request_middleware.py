@@ -1,4 +1,4 @@
-"""Around every request: its id, its line in the log, its metrics, and an answer even when the code fails."""
+"""Around every request: its id, its line in the access log, its metrics, and a 500 when a handler fails."""
 
 import logging
 import re
@@ -9,20 +9,22 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from platform_defs.api.http.errors import ApiError, ErrorResponses
-from platform_defs.api.observe.metrics import Metrics
+from platform_defs.api.observe.metrics import ApiMetrics
 from platform_defs.logs import request_id
 
 log = logging.getLogger(__name__)
 access_log = logging.getLogger("platform_defs.api.access")
 
 CLIENT_WENT_AWAY = 499
-# Asked every few seconds by machines: their lines would drown the others.
+# Machines ask these paths every few seconds. Their lines in the access log would drown the others.
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
-class Front:
-    def __init__(self, app: ASGIApp, metrics: Metrics, errors: ErrorResponses) -> None:
+class RequestMiddleware:
+    """Outermost middleware of the API; see the module."""
+
+    def __init__(self, app: ASGIApp, metrics: ApiMetrics, errors: ErrorResponses) -> None:
         self._app = app
         self._metrics = metrics
         self._errors = errors
@@ -51,7 +53,7 @@ class Front:
         except Exception:
             log.exception("a request failed in a way that nobody foresaw")
             if status:
-                raise  # half of an answer is out: only closing the connection tells the client
+                raise  # part of an answer was sent: only a closed connection tells the client that it failed
             failure = ApiError(500, f"internal error; the log has more under request id {identity}")
             await self._errors.response(scope["path"], failure)(scope, receive, send_with_id)
         finally:
@@ -62,7 +64,7 @@ class Front:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route: str = getattr(scope.get("route"), "path_format", "unmatched")
         method, path = scope["method"], scope["path"]
-        self._metrics.observe(route, method, status, seconds)
+        self._metrics.record_request(route, method, status, seconds)
         level = logging.DEBUG if path in QUIET and status < 400 else logging.INFO
         if access_log.isEnabledFor(level):
             fields = {
