@@ -22,7 +22,7 @@ from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
 from platform_defs.ingest.spec.model import CallSpec, RateSpec, RetrySpec, Spec
 from platform_defs.ingest.transport.credentials import Credential
 from platform_defs.ingest.transport.requests import CompiledCall, request_digest
-from platform_defs.logs import mask
+from platform_defs.logs import mask_secrets
 from platform_defs.rate_gate.policy import RatePolicy
 from platform_defs.rate_gate.signals import Outcome
 
@@ -94,7 +94,7 @@ class HttpSource:
 
     def _graded(self, error: DoorError, call: CallSpec, names: Mapping[str, Any]) -> ResponseError:
         """L1 may pass, L2 is this request's fault, L4 is everybody's: see the seed's 12.1."""
-        message = mask(str(error))
+        message = mask_secrets(str(error))
         match error:
             case HeldBack():
                 return ResponseError(ErrorLevel.TRANSIENT, f"GATE_{error.reason}", message, not_before=error.until)
