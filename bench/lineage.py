@@ -34,7 +34,7 @@ from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.store.upsert import upsert
-from tests.api.served import environment
+from tests.api.serving import environment
 from tests.e2e.serving import SERVE, Serving
 from tests.needs import require
 

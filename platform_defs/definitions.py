@@ -10,6 +10,6 @@ defs = Definitions.merge(
     assets.definitions(),
     sensors.definitions(),
     resources.definitions(),
-    # a run has a process of its own; one more per step would cost three seconds each
+    # Every run has a process of its own. One more process per step would cost three seconds a step.
     Definitions(executor=in_process_executor),
 )

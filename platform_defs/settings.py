@@ -18,7 +18,6 @@ from platform_defs.errors import SettingsError
 MEBIBYTE = 1024 * 1024
 # A hundred years. The time of now minus a longer period is outside the range of dates.
 MAX_DAYS = 36_500
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Settings(BaseSettings):

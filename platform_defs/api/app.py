@@ -49,7 +49,7 @@ class PlatformApi(FastAPI):
 
 
 def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | None = None) -> FastAPI:
-    """Returns the application; whoever is done with it calls `close_services`, and closes engine and graph themselves.
+    """The application. Its user calls `close_services` at the end; engine and graph stay open.
 
     `drain` is shared with the server that runs the application.
     """

@@ -7,12 +7,12 @@ from sqlalchemy import Engine
 
 from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import ALL_SCOPES
-from tests.api.served import Api, served
+from tests.api.serving import Api, serve_api
 
 
 @pytest.fixture
 def api(engine: Engine) -> Iterator[Api]:
-    with served(engine) as running:
+    with serve_api(engine) as running:
         yield running
 
 

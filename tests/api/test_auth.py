@@ -15,7 +15,7 @@ from platform_defs.access.keys import StoredKey, issue_key, revoke_key
 from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.api.http import auth
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
-from tests.api.served import Api, served
+from tests.api.serving import Api, serve_api
 
 EVENT = {"eventTime": "2026-01-01T00:00:00Z"}
 
@@ -33,7 +33,7 @@ def current(tmp_path: Path) -> SigningKey:
 @pytest.fixture
 def behind_gateway(engine: Engine, current: SigningKey, previous: SigningKey) -> Iterator[Api]:
     keys = f"{current.setting},{previous.setting}"
-    with served(engine, gateway_keys=keys, gateway_issuer=ISSUER, gateway_audience=AUDIENCE) as running:
+    with serve_api(engine, gateway_keys=keys, gateway_issuer=ISSUER, gateway_audience=AUDIENCE) as running:
         yield running
 
 
@@ -181,7 +181,7 @@ def test_without_a_gateway_an_assertion_is_401(api: Api, current: SigningKey) ->
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_an_open_door_serves_this_machine_and_no_page_from_elsewhere(engine: Engine) -> None:
     assert DEMO_TENANT.id == 1
-    with served(engine, auth="open") as api:
+    with serve_api(engine, auth="open") as api:
         assert post(api).status_code == 400
         assert post(api, Origin="http://localhost:3000").status_code == 400
         assert is_refused(post(api, Origin="https://evil.example"), 403, "this machine")

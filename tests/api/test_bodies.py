@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from platform_defs.api.http.bodies import MAX_DEPTH
-from tests.api.served import Api
+from tests.api.serving import Api
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 PATH = "/api/open/kpi/srcTableComplete"

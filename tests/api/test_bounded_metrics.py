@@ -15,7 +15,7 @@ from platform_defs.api.observe.bounded_metrics import KEEP_VALUES_S, BoundedColl
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.store.errors import StoreUnavailable
-from tests.api.served import served
+from tests.api.serving import serve_api
 from tests.waiting import until
 
 
@@ -177,7 +177,7 @@ def test_every_collector_of_the_api_keeps_its_values_when_the_database_fails(
         scrape_text()
         return {record.message.split()[3] for record in caplog.records if "cannot be read" in record.message}
 
-    with served(engine) as api:
+    with serve_api(engine) as api:
         until("every collector to answer", lambda: all(f"# TYPE {name} " in scrape_text() for name in names))
         with engine.begin() as connection:
             for table in ("work", "lineage_events", "metrics_model"):

@@ -7,7 +7,7 @@ import pytest
 from fastapi import Query
 
 from platform_defs.store.errors import StoreUnavailable
-from tests.api.served import Api
+from tests.api.serving import Api
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 

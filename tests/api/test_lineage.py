@@ -39,7 +39,7 @@ from platform_defs.settings import Settings
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.tables import metadata
 from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events, lineage_sql, lineage_sql_run
-from tests.api.served import Api, served
+from tests.api.serving import Api, serve_api
 from tests.conftest import needs
 from tests.lineage_events import create_table, run_event
 from tests.needs import require
@@ -64,7 +64,7 @@ class Backend:
 
     @contextmanager
     def api(self, *, lineage_deadline_s: float = UNHURRIED_S, **settings: Any) -> Iterator["Client"]:
-        with served(self.engine, **self.settings, lineage_deadline_s=lineage_deadline_s, **settings) as running:
+        with serve_api(self.engine, **self.settings, lineage_deadline_s=lineage_deadline_s, **settings) as running:
             yield Client(running, self)
 
 

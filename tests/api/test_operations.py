@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from platform_defs.store.engine import open_engine
-from tests.api.served import Api, served
+from tests.api.serving import Api, serve_api
 
 
 def test_ready_means_that_database_migrations_and_graph_answer(api: Api) -> None:
@@ -22,7 +22,7 @@ def test_ready_means_that_database_migrations_and_graph_answer(api: Api) -> None
 def test_a_database_that_is_behind_is_not_ready_and_the_answer_names_the_command(database_url: URL) -> None:
     engine = open_engine(database_url)
     try:
-        with served(engine) as api:
+        with serve_api(engine) as api:
             answer = api.client.get("/readyz")
             assert answer.status_code == 503
             assert "platform db upgrade" in answer.json()["error"]
@@ -35,7 +35,7 @@ def test_a_database_that_is_behind_is_not_ready_and_the_answer_names_the_command
 def test_a_database_that_is_gone_is_not_ready_and_nothing_about_it_leaks(tmp_path: Path) -> None:
     engine = open_engine("mysql+mysqlconnector://someone:hunter2@127.0.0.1:9/nowhere")
     try:
-        with served(engine) as api:
+        with serve_api(engine) as api:
             answer = api.client.get("/readyz")
             assert answer.status_code == 503
             assert answer.json()["checks"]["database"] != "ok"
@@ -52,7 +52,7 @@ def test_a_database_that_is_gone_is_not_ready_and_nothing_about_it_leaks(tmp_pat
 @pytest.mark.needs("neo4j")
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_a_graph_that_is_gone_is_not_ready_although_the_database_is(engine: Engine) -> None:
-    with served(engine, graph_url="bolt://127.0.0.1:9") as api:
+    with serve_api(engine, graph_url="bolt://127.0.0.1:9") as api:
         answer = api.client.get("/readyz")
         assert answer.status_code == 503
         assert answer.json()["checks"]["database"] == "ok"

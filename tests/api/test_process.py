@@ -22,7 +22,7 @@ from platform_defs.api.http.auth import is_loopback
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
-from tests.api.served import ROOT, environment, platform, process, served
+from tests.api.serving import ROOT, environment, platform, serve_api, serve_process
 from tests.conftest import STORES
 
 PATH = "/api/openlineage"
@@ -138,7 +138,7 @@ def test_a_small_gzip_bomb_is_413_without_memory_growth(env: dict[str, str], key
     bomb = gzip.compress(b"[" + b" " * (20 << 20) + b"]", 9)
     assert len(bomb) < 21 << 10
     headers = {"Authorization": key}
-    with process({**env, "PLATFORM_BODY_LIMIT": str(1 << 20)}) as api:
+    with serve_process({**env, "PLATFORM_BODY_LIMIT": str(1 << 20)}) as api:
         with httpx.Client(base_url=api.url, trust_env=False) as client:
             assert client.post(PATH, content=b"{}", headers=headers).status_code == 400
             before = api.peak_memory()
@@ -147,7 +147,7 @@ def test_a_small_gzip_bomb_is_413_without_memory_growth(env: dict[str, str], key
                 assert answer.status_code == 413
                 assert "expected a body of at most 1048576 bytes after decompression" in answer.json()["message"]
         assert api.peak_memory() - before < 6 << 20
-    with process(env) as api:
+    with serve_process(env) as api:
         answer = httpx.post(api.url + PATH, content=bomb, headers=headers, trust_env=False)
         assert answer.status_code == 413
 
@@ -161,7 +161,7 @@ def test_of_two_processes_that_get_one_assertion_exactly_one_accepts_it(env: dic
         "PLATFORM_GATEWAY_ISSUER": ISSUER,
         "PLATFORM_GATEWAY_AUDIENCE": AUDIENCE,
     }
-    with process(env) as first, process(env) as second, ThreadPoolExecutor(2) as pool:
+    with serve_process(env) as first, serve_process(env) as second, ThreadPoolExecutor(2) as pool:
         for _ in range(10):
             headers = {"X-Gateway-Assertion": signing.sign()}
             answers = pool.map(
@@ -180,7 +180,7 @@ def test_no_secret_appears_in_the_logs(env: dict[str, str], key: str, tmp_path: 
         "PLATFORM_GATEWAY_AUDIENCE": AUDIENCE,
         "PLATFORM_LOG_LEVEL": "DEBUG",
     }
-    with process(env) as api:
+    with serve_process(env) as api:
         with httpx.Client(base_url=api.url, trust_env=False) as client:
             for headers in ({"Authorization": key}, {"X-API-Key": key}, {"X-Gateway-Assertion": token}):
                 sent = {**headers, "X-Request-Id": "trace-7"}
@@ -198,7 +198,7 @@ def test_no_secret_appears_in_the_logs(env: dict[str, str], key: str, tmp_path: 
 
 
 def test_sigterm_finishes_what_runs_refuses_what_comes_and_exits_0(env: dict[str, str], key: str) -> None:
-    with process(env) as api, contextlib.ExitStack() as stack:
+    with serve_process(env) as api, contextlib.ExitStack() as stack:
         kept_alive = stack.enter_context(contextlib.closing(connection_to(api.port)))
         kept_alive.request("GET", "/healthz")
         kept_alive.getresponse().read()
@@ -217,7 +217,7 @@ def test_sigterm_finishes_what_runs_refuses_what_comes_and_exits_0(env: dict[str
 
 
 def test_sigterm_answers_503_to_what_outlasts_the_grace_and_exits_0(env: dict[str, str], key: str) -> None:
-    with process(env) as api, contextlib.ExitStack() as stack:
+    with serve_process(env) as api, contextlib.ExitStack() as stack:
         uploads = [Upload(api.port, key, stack) for _ in range(3)]
         started = time.monotonic()
         api.terminate()
@@ -231,7 +231,7 @@ def test_sigterm_answers_503_to_what_outlasts_the_grace_and_exits_0(env: dict[st
 
 
 def test_an_idle_process_with_open_connections_stops_at_once(env: dict[str, str]) -> None:
-    with process(env) as api, contextlib.ExitStack() as stack:
+    with serve_process(env) as api, contextlib.ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(socket.create_connection(("127.0.0.1", api.port)))
         api.terminate()
@@ -249,7 +249,7 @@ def blocked() -> Iterator[threading.Event]:
 def test_a_request_stuck_in_a_thread_is_answered_503_all_the_same(database_url: URL, blocked: threading.Event) -> None:
     engine = open_engine(database_url)
     entered = threading.Event()
-    with served(engine, grace=0.2) as api, ThreadPoolExecutor(1) as pool:
+    with serve_api(engine, grace=0.2) as api, ThreadPoolExecutor(1) as pool:
 
         @api.app.get("/api/v1/stuck")
         def stuck() -> str:

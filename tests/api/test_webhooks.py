@@ -12,7 +12,7 @@ from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.api.arrivals.webhooks import BASE
 from platform_defs.store.tables import metadata
 from platform_defs.store.tables.webhooks import metrics_webhook_delivery
-from tests.api.served import Api, served
+from tests.api.serving import Api, serve_api
 from tests.webhooks.receiver import notify, with_kpis
 
 # refuses every connection at once, and is the only address inside that is allowed
@@ -22,7 +22,7 @@ URL = "http://127.0.0.9:9/a"
 @pytest.fixture
 def hooks(engine: Engine, tmp_path: Path) -> Iterator[Api]:
     with_kpis(engine)
-    with served(engine, home=tmp_path, webhook_allow="127.0.0.9/32") as api:
+    with serve_api(engine, home=tmp_path, webhook_allow="127.0.0.9/32") as api:
         yield api
 
 
@@ -152,7 +152,7 @@ def test_no_key_can_have_variables_sent_that_are_not_meant_for_it(hooks: Api, te
 def test_settings_of_the_platform_are_not_sent_whatever_the_patterns_are(engine: Engine, tmp_path: Path) -> None:
     with_kpis(engine)
     body = {"kpiId": "KD1001", "callbackUrl": URL}
-    with served(engine, home=tmp_path, webhook_allow="127.0.0.9/32", webhook_env="HOOK_*, *") as api:
+    with serve_api(engine, home=tmp_path, webhook_allow="127.0.0.9/32", webhook_env="HOOK_*, *") as api:
         headers = key_of(engine)
         answers = [
             api.client.post(BASE, json=body | {"secret": f"Query,t,env:{name}"}, headers=headers).status_code

@@ -43,7 +43,7 @@ from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events
 from platform_defs.upgrade import upgrade_stores
-from tests.api.served import environment, platform
+from tests.api.serving import environment, platform
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.cut import Cable, cable
 from tests.e2e.serving import Serving

@@ -33,7 +33,7 @@ from platform_defs.work import leases, rows
 from platform_defs.work.definition_versions import read_versions
 from platform_defs.work.rows import Status
 from platform_defs.work.runners import all_runners
-from tests.api.served import served
+from tests.api.serving import serve_api
 from tests.upgrade.conftest import DUMP, TENANTS, OldHome, read_lines
 from tests.webhooks.receiver import receiving, sending
 
@@ -56,7 +56,7 @@ def test_events_merge_into_the_graph_as_the_version_before_merged_them(old: OldH
     before = [line for line in read_lines("events.jsonl") if line["phase"] == "before"]
     after = [line for line in read_lines("events.jsonl") if line["phase"] == "after"]
     graphs = {tenant: set(old.graph(tenant)) for tenant in TENANTS}
-    with served(old.engine, home=old.path) as api:
+    with serve_api(old.engine, home=old.path) as api:
         for line in before:
             post(api.client, old, line)
         assert {tenant: set(old.graph(tenant)) for tenant in TENANTS} == graphs, "a repeated event changed the graph"
@@ -80,7 +80,7 @@ def test_a_rebuild_from_its_events_gives_the_same_graph(old: OldHome) -> None:
 
 def test_tenants_keys_and_refused_events_are_known(old: OldHome) -> None:
     assert [(tenant.id, tenant.code) for tenant in list_tenants(old.engine)] == [(1, "demo"), (7, "acme")]
-    with served(old.engine, home=old.path) as api:
+    with serve_api(old.engine, home=old.path) as api:
         headers = {"Authorization": f"Bearer {old.keys['revoked']}"}
         assert api.client.post("/api/openlineage", json={}, headers=headers).status_code == 401
     (letter,) = dead_letters.list_letters(old.engine)
@@ -161,7 +161,7 @@ def test_models_executions_and_values_are_there_and_an_arrival_is_judged_by_them
     assert tasks == {"MODEL-01": TaskStatus.SUCCESS, "MODEL-02": TaskStatus.FAILED}
     values = select(metrics_kpi_value.c.kpi_value).order_by(metrics_kpi_value.c.kpi_value)
     assert read(old.engine, lambda connection: connection.scalars(values).all()) == [1, 1, 5, 7]
-    with served(old.engine, home=old.path) as api:
+    with serve_api(old.engine, home=old.path) as api:
         headers = {"Authorization": f"Bearer {old.keys['spark']}"}
         # the other dependency of MODEL-04: ORDERS arrived under the version before
         arrival = {"srcTableName": "SHOPS", "opTime": OP_TIME}

@@ -22,7 +22,7 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class RequestMiddleware:
-    """Outermost middleware of the API; see the module."""
+    """Wraps the whole application, so that a request which another middleware refuses is logged and counted too."""
 
     def __init__(self, app: ASGIApp, metrics: ApiMetrics, errors: ErrorResponses) -> None:
         self._app = app

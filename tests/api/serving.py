@@ -39,7 +39,7 @@ class Api:
 
 
 @contextmanager
-def served(engine: Engine, *, grace: float = 5.0, **settings: Any) -> Iterator[Api]:
+def serve_api(engine: Engine, *, grace: float = 5.0, **settings: Any) -> Iterator[Api]:
     graph_settings = Settings(**settings)
     graph = open_graph(graph_settings, engine)
     drain = Drain()
@@ -134,7 +134,7 @@ class Process:
 
 
 @contextmanager
-def process(env: dict[str, str]) -> Iterator[Process]:
+def serve_process(env: dict[str, str]) -> Iterator[Process]:
     running = Process(env)
     try:
         yield running
