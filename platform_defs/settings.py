@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     gateway_audience: str = Field("", description="Expected aud of gateway assertions")
     auth: Literal["keys", "open"] = Field("keys", description="'open' is only allowed on a loopback bind")
     body_limit: int = Field(16 * MEBIBYTE, gt=0, description="Bytes of a request body after decompression")
-    zone: str = Field("UTC", description="Zone of the deployment (webhook timestamps)")
+    zone: str = Field("UTC", description="Time zone of the deployment, for webhook timestamps and due times")
     http_allow: str = Field(
         "", description="Private networks (CIDRs) that users' URLs may reach in any system: 10.1.0.0/16,fd00::/8"
     )
