@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Computed, Double, Index, Integer, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Boolean, Column, Computed, Double, Index, Integer, Table, UniqueConstraint
 
 from platform_defs.store.metadata import created_at, id_column, metadata, updated_at
 from platform_defs.store.types import Instant, Json, LongText, Str
@@ -83,6 +83,21 @@ reg_prov_endpoint_def = Table(
     Column("linked_endpoint_name", CODE),
     Column("permit_cost", Integer, nullable=False, server_default="1"),
     _flag("auth_required", default=False),
+    Column("id_prefix_path", Str(255)),
+    Column("id_case_ignored", Boolean),
+    Column("updated_at_from_window", Boolean),
+    Column("updated_at_formats_json", Json),
+    Column("response_timezone", CODE),
+    Column("error_paths_json", Json),
+    Column("required_paths_json", Json),
+    Column("output_fields_json", Json),
+    Column("post_above_url_length", Integer),
+    Column("id_range_from", BigInteger),
+    Column("id_range_to", BigInteger),
+    Column("stale_after_seconds", Integer),
+    Column("update_buckets", Integer),
+    Column("max_concurrent_slices", Integer),
+    Column("stock_limit", Integer),
     created_at(),
     updated_at(),
     UniqueConstraint("provenance_code", "endpoint_name", "operation_type", "effective_from", name="uk_endpoint_def"),
@@ -127,6 +142,13 @@ reg_prov_pagination_cfg = _effective(
     Column("sort_field_value", CODE),
     Column("sort_direction_param_name", CODE),
     Column("sort_direction_value", Str(16)),
+    Column("sort_stable", Boolean),
+    Column("max_page_size", Integer),
+    Column("result_cap", Integer),
+    Column("repeated_token_code", Str(32)),
+    Column("tail_probe_enabled", Boolean),
+    Column("last_page_again_enabled", Boolean),
+    Column("token_ttl_seconds", Integer),
 )
 
 reg_prov_window_offset_cfg = _effective(
@@ -148,6 +170,9 @@ reg_prov_window_offset_cfg = _effective(
     Column("max_ids_per_window", Integer),
     Column("max_window_span_seconds", Integer),
     _flag("supports_updated_since", default=False),
+    Column("start_at", Instant),
+    Column("filter_granularity_millis", Integer),
+    Column("filter_inclusive", Boolean),
 )
 
 reg_prov_batching_cfg = _effective(
@@ -187,6 +212,9 @@ reg_prov_rate_limit_cfg = _effective(
     _flag("quota_shared_across_endpoints", default=False),
     _flag("header_adaptive_enabled", default=True),
     _flag("retry_after_respect", default=True),
+    # what the source itself allows: a configured rate above it does not compile
+    Column("provider_limit_per_sec", Double),
+    Column("per_credential_max_concurrent", Integer),
 )
 
 reg_prov_credential = _effective(
@@ -213,6 +241,7 @@ reg_prov_api_param_map = _effective(
     _flag("is_required", default=False),
     Column("transform_code", CODE),
     Column("expr_template", LongText),
+    Column("value_pattern", Str(255)),
     key=("std_key",),
 )
 
