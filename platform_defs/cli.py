@@ -16,6 +16,7 @@ COMMANDS = {
     "keys": ("platform_defs.commands.keys", "Issue, list and revoke API keys."),
     "lineage": ("platform_defs.commands.lineage", "See, rebuild and repair what the lineage sink holds."),
     "models": ("platform_defs.commands.models", "Load models and KPIs from a file, publish and list them."),
+    "registry": ("platform_defs.commands.registry", "Load, compare and show the sources that ingest harvests."),
     "runner": ("platform_defs.commands.runner", "Run the runner: every run in a warm process of its own."),
     "selfcheck": ("platform_defs.commands.selfcheck", "Run the selfcheck job: the whole path to database and graph."),
     "serve": ("platform_defs.commands.serve", "Run the API process."),

@@ -223,7 +223,8 @@ class Spec:
     batching: BatchingSpec
     expr: ExprSpec
     output_fields: tuple[OutputField, ...] = ()
-    # a query parameter expression by which a window that cannot get smaller is cut into ranges of ids
+    # that one of the search's parameters which a range of ids narrows, where a window cannot get smaller; it is among
+    # `search.params` and rendered there like the others (`idRange` is null while nothing was cut by ids)
     id_range_param: RequestParam | None = None
     # lowest and highest id, for cutting by id ranges
     id_range: tuple[int, int] | None = None

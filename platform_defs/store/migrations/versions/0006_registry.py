@@ -1,5 +1,7 @@
 """Registry: columns for what the spec compiler needs to know of a source."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,7 +12,7 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
-NEW_COLUMNS = {
+NEW_COLUMNS: dict[str, list[sa.Column[Any]]] = {
     "reg_prov_endpoint_def": [
         sa.Column("id_prefix_path", Str(255), nullable=True),
         sa.Column("id_case_ignored", sa.Boolean(), nullable=True),

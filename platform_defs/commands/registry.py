@@ -1,0 +1,109 @@
+"""`platform registry`: load sources from a file or a preset, see what is stored and what a file would change."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from platform_defs.commands.opened import opened_engine
+from platform_defs.ingest.errors import RegistryFileError
+from platform_defs.ingest.registry import loading
+from platform_defs.ingest.registry.file import RegistryFile, read_file
+from platform_defs.ingest.registry.presets import PREFIX, preset_names, read_preset
+from platform_defs.ingest.registry.show import describe_source, list_sources
+from platform_defs.ingest.registry.values import parse_instant
+
+
+@click.group("registry")
+def command() -> None:
+    """Load, compare and show the sources that ingest harvests."""
+
+
+def _read(file: str, code: str | None = None, base_url: str | None = None, start: str | None = None) -> RegistryFile:
+    if file.startswith(PREFIX):
+        contents = read_file(read_preset(file.removeprefix(PREFIX)), file)
+    else:
+        contents = read_file(Path(file).read_bytes(), file)
+    try:
+        begin = None if start is None else parse_instant(start)
+    except ValueError:
+        raise click.BadParameter(f"expected a day such as 2024-01-01, got {start!r}", param_hint="--start") from None
+    return contents.with_changes(code=code, base_url=base_url, start=begin)
+
+
+def _print_changes(changes: list[loading.Change]) -> None:
+    for change in changes:
+        click.echo(str(change))
+    if not changes:
+        click.echo("nothing changes")
+
+
+@command.command("load")
+@click.argument("file", metavar="FILE|preset:NAME")
+@click.option("--code", help="Store the file's source under this code.")
+@click.option("--base-url", help="Ask the source at this address.")
+@click.option("--start", help="First day of its windows, such as 2024-01-01.")
+def load(file: str, code: str | None, base_url: str | None, start: str | None) -> None:
+    """Store the sources of FILE. With one problem nothing is stored; what is stored already is left alone."""
+    try:
+        contents = _read(file, code, base_url, start)
+        with opened_engine() as engine:
+            changes = loading.load(engine, contents, now=datetime.now(UTC))
+    except RegistryFileError as error:
+        for problem in error.problems:
+            click.echo(problem, err=True)
+        raise click.exceptions.Exit(1) from None
+    _print_changes(changes)
+
+
+@command.command("diff")
+@click.argument("file", metavar="FILE|preset:NAME")
+def diff(file: str) -> None:
+    """Show what loading FILE would change."""
+    try:
+        contents = _read(file)
+        with opened_engine() as engine:
+            changes = loading.diff(engine, contents, now=datetime.now(UTC))
+    except RegistryFileError as error:
+        for problem in error.problems:
+            click.echo(problem, err=True)
+        raise click.exceptions.Exit(1) from None
+    _print_changes(changes)
+
+
+@command.command("base-url")
+@click.argument("code")
+@click.argument("url")
+def base_url(code: str, url: str) -> None:
+    """Ask source CODE at URL from now on; the paths of its endpoints are appended. Plain http is permitted there."""
+    with opened_engine() as engine:
+        changes = loading.set_base_url(engine, code, url, now=datetime.now(UTC))
+    _print_changes(changes)
+
+
+@command.command("show")
+@click.argument("code")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def show(code: str, as_json: bool) -> None:
+    """Show source CODE: each endpoint and operation as it compiles now, with the origin of each value."""
+    with opened_engine() as engine:
+        found = describe_source(engine, code, datetime.now(UTC))
+    click.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2) if as_json else found.as_text())
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def list_(as_json: bool) -> None:
+    """List sources and their endpoints, and the presets that can be loaded."""
+    with opened_engine() as engine:
+        sources = list_sources(engine, datetime.now(UTC))
+    for source in sources:
+        line = json.dumps(source, ensure_ascii=False)
+        click.echo(line if as_json else "\t".join(_format_field(value) for value in source.values()))
+    if not sources and not as_json:
+        click.echo(f"no sources yet; load a file or one of {', '.join(PREFIX + name for name in preset_names())}")
+
+
+def _format_field(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,58 @@
+"""Every code of the rows that a spec is made of must be in the system dictionaries, and known to the platform."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Table
+
+from platform_defs.ingest.registry.dictionaries import BUILT_IN
+from platform_defs.ingest.registry.rows import RegistryRows, Row
+from platform_defs.ingest.spec.merging import Findings
+from platform_defs.ingest.spec.parts import Draft
+from platform_defs.store.tables import registry as tables
+
+# table -> column -> type of dictionary
+CODE_COLUMNS: dict[Table, dict[str, str]] = {
+    tables.reg_prov_endpoint_def: {"http_method": "http_method", "role": "endpoint_role"},
+    tables.reg_prov_pagination_cfg: {
+        "pagination_mode_code": "pagination_mode",
+        "repeated_token_code": "repeated_token",
+    },
+    tables.reg_prov_window_offset_cfg: {
+        "window_mode_code": "window_mode",
+        "window_size_unit_code": "window_unit",
+        "min_window_size_unit_code": "window_unit",
+        "calendar_align_to": "calendar_align",
+        "offset_type_code": "ing_cursor_type",
+    },
+    tables.reg_prov_retry_cfg: {"backoff_policy_type_code": "backoff_policy"},
+    tables.reg_prov_credential: {"auth_type_code": "auth_type", "location_code": "param_location"},
+    tables.reg_prov_api_param_map: {"location_code": "param_location"},
+    tables.reg_prov_expr_render_rule: {"null_policy_code": "null_policy"},
+}
+
+
+def check_codes(draft: Draft, rows: RegistryRows, findings: Findings) -> None:
+    """An item that only the dictionary has is refused as well: the platform would not know what it means."""
+    if draft.spec.operation not in rows.dictionary.get("ing_operation", ()):
+        findings.add(tables.sys_dict_item, "ing_operation", f"expected {draft.spec.operation} to be an active item")
+    for table, row in _rows_of(draft):
+        for column, kind in CODE_COLUMNS.get(table, {}).items():
+            value = row[column]
+            if value is None:
+                continue
+            known = sorted(rows.dictionary.get(kind, frozenset()) & set(BUILT_IN[kind]))
+            if value not in known:
+                endpoint = row.get("endpoint_name")
+                findings.add(table, column, f"expected one of {', '.join(known) or 'none'}, got {value!r}", endpoint)
+
+
+def _rows_of(draft: Draft) -> Iterator[tuple[Table, Row]]:
+    endpoints: Sequence[Row | None] = (draft.endpoint, draft.detail)
+    for endpoint in endpoints:
+        if endpoint is None:
+            continue
+        yield tables.reg_prov_endpoint_def, endpoint
+        for table in CODE_COLUMNS:
+            if table is not tables.reg_prov_endpoint_def:
+                name, operation = endpoint["endpoint_name"], draft.spec.operation
+                yield from ((table, row) for row in draft.rows.scoped(table, draft.code, name, operation))
