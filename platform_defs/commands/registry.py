@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from platform_defs.commands.opened import opened_engine
+from platform_defs.connections import open_database
 from platform_defs.ingest.errors import RegistryFileError
 from platform_defs.ingest.registry import loading
 from platform_defs.ingest.registry.file import RegistryFile, read_file
@@ -48,7 +48,7 @@ def load(file: str, code: str | None, base_url: str | None, start: str | None) -
     """Store the sources of FILE. With one problem nothing is stored; what is stored already is left alone."""
     try:
         contents = _read(file, code, base_url, start)
-        with opened_engine() as engine:
+        with open_database() as engine:
             changes = loading.load(engine, contents, now=datetime.now(UTC))
     except RegistryFileError as error:
         for problem in error.problems:
@@ -63,7 +63,7 @@ def diff(file: str) -> None:
     """Show what loading FILE would change."""
     try:
         contents = _read(file)
-        with opened_engine() as engine:
+        with open_database() as engine:
             changes = loading.diff(engine, contents, now=datetime.now(UTC))
     except RegistryFileError as error:
         for problem in error.problems:
@@ -77,7 +77,7 @@ def diff(file: str) -> None:
 @click.argument("url")
 def base_url(code: str, url: str) -> None:
     """Ask source CODE at URL from now on; the paths of its endpoints are appended. Plain http is permitted there."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         changes = loading.set_base_url(engine, code, url, now=datetime.now(UTC))
     _print_changes(changes)
 
@@ -87,7 +87,7 @@ def base_url(code: str, url: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show(code: str, as_json: bool) -> None:
     """Show source CODE: each endpoint and operation as it compiles now, with the origin of each value."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         found = describe_source(engine, code, datetime.now(UTC))
     click.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2) if as_json else found.as_text())
 
@@ -96,7 +96,7 @@ def show(code: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_(as_json: bool) -> None:
     """List sources and their endpoints, and the presets that can be loaded."""
-    with opened_engine() as engine:
+    with open_database() as engine:
         sources = list_sources(engine, datetime.now(UTC))
     for source in sources:
         line = json.dumps(source, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Drafts how one endpoint is asked and how its answer is read: address, templates, parameters and paths."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from platform_defs.ingest.codes import EndpointRole, Location, Operation
 from platform_defs.ingest.registry.rows import RegistryRows, Row
@@ -81,12 +81,15 @@ def draft_call(
     for key in ("items_path", "id_path"):
         if merged.get(f"{response}.{key}") is None:
             findings.add(tables.reg_prov_endpoint_def, key, "expected a JSONPath, got none", name)
+    params = list(_params(rows, endpoint, operation, merged, prefix, findings))
+    _place_path_params(params, merged, http)
+    _place_body_params(params, endpoint, merged, http, findings)
     found_response = {"items_path": "$", "id_path": "$", "updated_at_path": None}
     return CallSpec(
         endpoint_name=name,
         role=EndpointRole(endpoint["role"]) if endpoint["role"] in tuple(EndpointRole) else EndpointRole.SEARCH,
         http=HttpSpec(**{"base_url": "", **merged.part(http, HttpSpec)}),
-        params=tuple(_params(rows, endpoint, operation, merged, prefix, findings)),
+        params=tuple(param for param in params if param.location in (Location.QUERY, Location.HEADER)),
         response=ResponseSpec(**{**found_response, **merged.part(response, ResponseSpec)}),
         permit_cost=endpoint["permit_cost"],
     )
@@ -123,6 +126,35 @@ def _params(
         )
         merged.origins[f"{prefix}.params.{std_key}"] = origin_of(table, row)
     yield from found.values()
+
+
+def _place_path_params(params: Sequence[RequestParam], merged: Merged, http: str) -> None:
+    """Writes a PATH parameter's expression where the path has `${its key}`."""
+    path = merged.get(f"{http}.path_template")
+    for param in params:
+        if param.location is Location.PATH:
+            value = param.expr if param.expr is not None else (param.default or "")
+            path = path.replace(f"${{{param.std_key}}}", value)
+    merged.values[f"{http}.path_template"] = path
+
+
+def _place_body_params(
+    params: Sequence[RequestParam], endpoint: Row, merged: Merged, http: str, findings: Findings
+) -> None:
+    """Adds BODY parameters to the body, which must then be an object."""
+    placed = {
+        param.name: param.expr if param.expr is not None else param.default
+        for param in params
+        if param.location is Location.BODY
+    }
+    if not placed:
+        return
+    body = merged.get(f"{http}.body_template")
+    if body is None or isinstance(body, dict):
+        merged.values[f"{http}.body_template"] = {**(body or {}), **placed}
+    else:
+        expected = "expected an object, because parameters are placed in it"
+        findings.add(tables.reg_prov_endpoint_def, "default_body_payload", expected, endpoint["endpoint_name"])
 
 
 def _page_params(rows: RegistryRows, endpoint: Row, operation: Operation) -> Iterator[tuple[str, str, str, str]]:

@@ -145,13 +145,13 @@ def draft_spec(
         search=search_call,
         detail=detail_call,
         two_phase=bool(endpoint["two_phase_enabled"]),
-        auth=_auth(rows, endpoint, operation, credential, findings),
+        auth=_auth(rows, endpoint, operation, credential),
         pagination=_pagination(merged, findings),
         window=_window(merged, findings),
         retry=RetrySpec(**merged.part("retry", RetrySpec)),
         rate=RateSpec(**merged.part("rate", RateSpec)),
         batching=BatchingSpec(**merged.part("batching", BatchingSpec)),
-        expr=_expr(rows, endpoint, operation, findings),
+        expr=_expr(rows, endpoint, operation),
         output_fields=_output_fields(endpoint, detail),
         id_range_param=next((param for param in search_call.params if "idRange." in (param.expr or "")), None),
         id_range=_id_range(endpoint),
@@ -270,11 +270,10 @@ def _window(merged: Merged, findings: Findings) -> WindowSpec:
     return WindowSpec(**{"start": _NO_START, "watermark_key": "", **part})
 
 
-def _auth(
-    rows: RegistryRows, endpoint: Row, operation: Operation, credential: Row | None, findings: Findings
-) -> AuthSpec:
+def _auth(rows: RegistryRows, endpoint: Row, operation: Operation, credential: Row | None) -> AuthSpec:
+    """A credential that the endpoint can do without is used only where its secret is present."""
     required = bool(endpoint["auth_required"])
-    if credential is None:
+    if credential is None or not (required or secret_is_present(credential["secret_ref"])):
         return AuthSpec(required=required)
     hooks = [row["signing_hook"] for row in _scoped(rows, tables.reg_prov_http_cfg, endpoint, operation)]
     location = credential["location_code"]
@@ -289,7 +288,7 @@ def _auth(
     )
 
 
-def _expr(rows: RegistryRows, endpoint: Row, operation: Operation, findings: Findings) -> ExprSpec:
+def _expr(rows: RegistryRows, endpoint: Row, operation: Operation) -> ExprSpec:
     """Null policy and time format are those of the render rule for all fields (`*`)."""
     part: dict[str, Any] = {}
     for row in _scoped(rows, tables.reg_prov_expr_render_rule, endpoint, operation):

@@ -7,7 +7,7 @@ from platform_defs.ingest.codes import AuthType, Location
 from platform_defs.ingest.registry.values import SECRET_REFERENCE
 from platform_defs.ingest.spec.merging import Findings
 from platform_defs.ingest.spec.model import CallSpec
-from platform_defs.ingest.spec.parts import Draft
+from platform_defs.ingest.spec.parts import Draft, as_code
 from platform_defs.store.tables import registry as tables
 
 # names whose values are secrets wherever they occur
@@ -19,14 +19,15 @@ _SECRET_NAMES = re.compile(
 
 def check_auth(draft: Draft, findings: Findings) -> None:
     """The credential fits the endpoint, and everything that its type needs is there (checks 1 and 9)."""
-    spec, row, table = draft.spec.auth, draft.credential, tables.reg_prov_credential
-    if spec.required and spec.type is AuthType.NONE:
+    row, table = draft.credential, tables.reg_prov_credential
+    kind = AuthType.NONE if row is None else as_code(AuthType, row["auth_type_code"], AuthType.NONE)
+    if draft.spec.auth.required and kind is AuthType.NONE:
         expected = f"expected a credential: endpoint {draft.spec.endpoint_name} may not be asked anonymously"
         findings.add(table, "auth_type_code", expected)
     if row is None or findings.has(table, "auth_type_code"):
         return
     needed: dict[str, str] = {}
-    match spec.type:
+    match kind:
         case AuthType.API_KEY:
             needed = {"secret_ref": "a reference to the key", "location_code": "a place", "field_name": "a name"}
         case AuthType.BEARER:
@@ -39,14 +40,14 @@ def check_auth(draft: Draft, findings: Findings) -> None:
             }
         case AuthType.CUSTOM:
             needed = {"secret_ref": "a reference to the secret"}
-            if spec.signing_hook is None:
+            if not any(hook["signing_hook"] for hook in draft.scoped(tables.reg_prov_http_cfg)):
                 expected = "expected the name of a hook, because the credential is of type CUSTOM"
                 findings.add(tables.reg_prov_http_cfg, "signing_hook", expected)
         case AuthType.NONE:
             pass
     for column, what in needed.items():
         if row[column] is None:
-            findings.add(table, column, f"expected {what} for a credential of type {spec.type}")
+            findings.add(table, column, f"expected {what} for a credential of type {kind}")
     for column in ("secret_ref", "client_id_ref"):
         if row[column] is not None and SECRET_REFERENCE.fullmatch(row[column]) is None:
             findings.add(table, column, "expected env:NAME or file:PATH, never the secret itself")
@@ -55,7 +56,7 @@ def check_auth(draft: Draft, findings: Findings) -> None:
         if not plain:
             findings.add(table, "token_url", "expected an address with https, because it is sent a secret")
     for call in (draft.spec.search, draft.spec.detail):
-        if call is not None and spec.location is Location.BODY and call.http.method == "GET":
+        if call is not None and row["location_code"] == Location.BODY and call.http.method == "GET":
             expected = f"expected QUERY or HEADER: endpoint {call.endpoint_name} is asked by GET, which has no body"
             findings.add(table, "location_code", expected)
 

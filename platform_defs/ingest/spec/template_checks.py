@@ -64,8 +64,7 @@ class _CallCheck:
 
     def run(self) -> None:
         http, endpoint = self._call.http, tables.reg_prov_endpoint_def.name
-        in_path = tuple(param.std_key for param in self._call.params if param.location is Location.PATH)
-        self._check(endpoint, "path_template", lambda: compile_url_path(http.path_template), also=in_path)
+        self._check(endpoint, "path_template", lambda: compile_url_path(http.path_template))
         if http.body_template is not None:
             self._check(endpoint, "default_body_payload", lambda: compile_json(http.body_template))
         for column, fields, compiler in (
@@ -101,9 +100,6 @@ class _CallCheck:
                 expected = f"{param.name}: expected an expression or a default, because it is required"
                 self._findings.add(table, "expr_template", expected, self._call.endpoint_name)
             return
-        if param.location is Location.BODY and self._call.http.method == "GET":
-            expected = f"{param.name}: expected QUERY, HEADER or PATH, because GET has no body"
-            self._findings.add(table, "location_code", expected, self._call.endpoint_name)
         compiler = compile_headers if param.location is Location.HEADER else compile_query
         self._check(table, "value_pattern", lambda: compile_check(pattern=param.pattern))
         template = param.expr if param.expr is not None else str(param.default)
@@ -113,7 +109,7 @@ class _CallCheck:
             lambda: compiler([Field(name=param.name, template=template, default=param.default)]),
         )
 
-    def _check(self, table: str, column: str, compile_it: Callable[[], Any], also: tuple[str, ...] = ()) -> None:
+    def _check(self, table: str, column: str, compile_it: Callable[[], Any]) -> None:
         try:
             compiled = compile_it()
         except CompileError as error:
@@ -124,8 +120,8 @@ class _CallCheck:
         if forbidden := sorted(functions - self._allowed):
             expected = f"expected only functions that reg_prov_expr_capability allows, got {', '.join(forbidden)}"
             self._findings.add(table, column, expected, self._call.endpoint_name)
-        if unknown := unknown_references(references, (*self._names, *also)):
-            expected = f"expected names among {', '.join((*self._names, *also))}, got {', '.join(unknown)}"
+        if unknown := unknown_references(references, self._names):
+            expected = f"expected names among {', '.join(self._names)}, got {', '.join(unknown)}"
             self._findings.add(table, column, expected, self._call.endpoint_name)
 
 

@@ -7,8 +7,8 @@ from alembic import op
 
 from platform_defs.store.types import Instant, Json, Str
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
