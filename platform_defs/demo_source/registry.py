@@ -1,0 +1,29 @@
+"""The demo source in the Registry: the presets of PubMed and Crossref under codes of their own, at another address."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Engine, func, select
+
+from platform_defs.ingest.registry.file import read_file
+from platform_defs.ingest.registry.loading import load
+from platform_defs.ingest.registry.presets import read_preset
+from platform_defs.ingest.registry.sections import CONFIGURATIONS
+from platform_defs.store.engine import read
+
+DEMO_SOURCES = {"demo_pubmed": "pubmed", "demo_crossref": "crossref"}
+# How long before the first load the windows of the demo sources begin.
+FIRST_WINDOWS = timedelta(days=30)
+
+
+def load_demo_sources(engine: Engine, url: str, *, now: datetime) -> None:
+    """Loads both presets at this address; loading them again changes the address alone, and never their windows."""
+    for code, preset in DEMO_SOURCES.items():
+        file = read_file(read_preset(preset), f"preset:{preset}")
+        load(engine, file.with_changes(code=code, base_url=url, start=_first_window(engine, code, now)), now=now)
+
+
+def _first_window(engine: Engine, code: str, now: datetime) -> datetime:
+    table = CONFIGURATIONS["window"].table
+    query = select(func.min(table.c.start_at)).where(table.c.provenance_code == code)
+    stored: datetime | None = read(engine, lambda connection: connection.execute(query).scalar_one())
+    return stored or (now - FIRST_WINDOWS).replace(hour=0, minute=0, second=0, microsecond=0)
