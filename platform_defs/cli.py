@@ -13,6 +13,7 @@ from platform_defs.errors import PlatformError, one_line
 # Name -> (module, help). The help stands here so that `platform --help` need not import any of the modules.
 COMMANDS = {
     "db": ("platform_defs.commands.db", "Migrate the database and see where it stands."),
+    "ingest": ("platform_defs.commands.ingest", "Harvest, backfill and update sources; see and repair what is open."),
     "keys": ("platform_defs.commands.keys", "Issue, list and revoke API keys."),
     "lineage": ("platform_defs.commands.lineage", "See, rebuild and repair what the lineage sink holds."),
     "models": ("platform_defs.commands.models", "Load models and KPIs from a file, publish and list them."),

@@ -5,16 +5,18 @@ from dagster import Definitions
 from resources.database import DatabaseResource
 from resources.graph import GraphResource
 from resources.http import HttpResource
+from resources.ingest import IngestResource
 from resources.model_execution import ModelExecutionResource
 
 
 def definitions() -> Definitions:
-    database = DatabaseResource()
+    database, http = DatabaseResource(), HttpResource()
     return Definitions(
         resources={
             "database": database,
             "graph": GraphResource(database=database),
-            "http": HttpResource(),
+            "http": http,
+            "ingest": IngestResource(database=database, http=http),
             "model_execution": ModelExecutionResource(database=database),
         }
     )

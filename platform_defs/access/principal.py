@@ -12,6 +12,7 @@ SCOPES = {
     "lineage:write": "post OpenLineage events",
     "arrivals:write": "report table arrivals",
     "webhooks:write": "manage webhook subscriptions",
+    "ingest:write": "ask for harvested records to be fetched again",
     "chain:read": "read chain definitions",
     "chain:write": "create, change, enable and disable chains",
     "run:read": "read chain runs",

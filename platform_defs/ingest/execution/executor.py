@@ -88,23 +88,31 @@ class Executor:
             self.cancel.wait(LOOK_S)
 
     def _work(self, plan_ids: Sequence[int] | None) -> int:
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="ingest") as pool:
+            try:
+                return self._loop(pool, plan_ids)
+            except BaseException:
+                # the threads hear of it between two pages and give their tasks back
+                self.cancel.set()
+                raise
+
+    def _loop(self, pool: ThreadPoolExecutor, plan_ids: Sequence[int] | None) -> int:
         running: dict[Future[TaskStatus | None], LeasedTask] = {}
         ended, next_beat = 0, time.monotonic() + HEARTBEAT.total_seconds()
-        with ThreadPoolExecutor(self.threads, thread_name_prefix="ingest") as pool:
-            while True:
-                if not self.cancel.is_set():
-                    for leased in self._lease(self.threads - len(running), plan_ids):
-                        running[pool.submit(self._execute, leased)] = leased
-                if not running and (self.cancel.is_set() or not self._wait_for_more(plan_ids)):
-                    return ended
-                done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
-                for future in done:
-                    leased = running.pop(future)
-                    ended += 1
-                    self.on_end(leased, future.result())
-                if running and time.monotonic() >= next_beat:
-                    next_beat = time.monotonic() + HEARTBEAT.total_seconds()
-                    renew_leases(self.engine, self.name, [each.task_id for each in running.values()], self.clock())
+        while True:
+            if not self.cancel.is_set():
+                for leased in self._lease(self.threads - len(running), plan_ids):
+                    running[pool.submit(self._execute, leased)] = leased
+            if not running and (self.cancel.is_set() or not self._wait_for_more(plan_ids)):
+                return ended
+            done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                leased = running.pop(future)
+                ended += 1
+                self.on_end(leased, future.result())
+            if running and time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + HEARTBEAT.total_seconds()
+                renew_leases(self.engine, self.name, [each.task_id for each in running.values()], self.clock())
 
     def _lease(self, free: int, plan_ids: Sequence[int] | None) -> list[LeasedTask]:
         if free <= 0:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
@@ -35,6 +36,7 @@ class WindowState:
     plan_id: int
     plan_key: str
     status: PlanStatus
+    changed_at: datetime
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class PlanReport:
 
     plan_id: int
     plan_key: str
+    provenance_code: str
+    endpoint_name: str
+    operation: Operation
+    # None for an update bucket, which has its number instead
+    window: Window | None
+    bucket: int | None
     status: PlanStatus
     totals: Mapping[str, int] = field(default_factory=dict)
     pages: int = 0
@@ -66,14 +74,13 @@ def window_states(
         )
         .group_by(table.window_from, table.window_to)
     )
-    query = select(table.id, table.plan_key, table.status_code, table.window_from, table.window_to).where(
-        table.id.in_(newest)
-    )
+    columns = (table.id, table.plan_key, table.status_code, table.window_from, table.window_to, table.updated_at)
+    query = select(*columns).where(table.id.in_(newest))
     rows = read(engine, lambda connection: connection.execute(query).all())
     found = {}
     for row in sorted(rows, key=lambda each: each.window_from):
         window = Window(row.window_from, row.window_to)
-        found[window] = WindowState(window, row.id, row.plan_key, PlanStatus(row.status_code))
+        found[window] = WindowState(window, row.id, row.plan_key, PlanStatus(row.status_code), row.updated_at)
     return found
 
 
@@ -111,6 +118,11 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
     return PlanReport(
         plan_id,
         plan.plan_key,
+        plan.provenance_code,
+        plan.endpoint_name,
+        Operation(plan.operation_code),
+        None if plan.window_from is None else Window(plan.window_from, plan.window_to),
+        (plan.slice_params or {}).get("bucket"),
         PlanStatus(plan.status_code),
         totals,
         pages=len(batches),

@@ -77,7 +77,7 @@ class WindowGrid:
 
     def key_of(self, window: Window) -> str:
         """The partition key: the day where windows are whole days that begin at midnight, else day and time."""
-        return f"{window.start:%Y-%m-%d}" if self._has_day_keys else f"{window.start:%Y-%m-%dT%H:%M}"
+        return f"{window.start:%Y-%m-%d}" if self.has_day_keys else f"{window.start:%Y-%m-%dT%H:%M}"
 
     def window_of_key(self, key: str) -> Window:
         try:
@@ -92,7 +92,7 @@ class WindowGrid:
         return window
 
     @property
-    def _has_day_keys(self) -> bool:
+    def has_day_keys(self) -> bool:
         day = timedelta(days=1)
         return self.size % day == timedelta(0) and self.start.time() == _EPOCH.time()
 

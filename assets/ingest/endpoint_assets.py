@@ -1,0 +1,191 @@
+"""The assets of an endpoint: harvest and backfill by windows, update by buckets, each with its check."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dagster import (
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetsDefinition,
+    BackfillPolicy,
+    Failure,
+    Nothing,
+    Out,
+    multi_asset_check,
+    op,
+)
+
+from assets.ingest.names import COMPLETE, GROUP, PLAN_TAG, asset_key, op_name
+from assets.ingest.partitions import bucket_partitions, window_partitions
+from assets.ingest.reports import materialization, partition_of
+from platform_defs.ingest.codes import Operation, Trigger
+from platform_defs.ingest.errors import IngestError
+from platform_defs.ingest.execution.executor import Executor
+from platform_defs.ingest.ledger.reports import mark_reported
+from platform_defs.ingest.ledger.windows import WindowState, open_windows
+from platform_defs.ingest.materialisation import (
+    IngestEnvironment,
+    PartitionResult,
+    materialise_bucket,
+    materialise_windows,
+)
+from platform_defs.ingest.planning.schedule import TriggerContext
+from platform_defs.ingest.planning.windows import Window, WindowGrid
+from platform_defs.ingest.spec.model import CompiledSpec, Spec
+from resources.database import DatabaseResource
+from resources.ingest import IngestResource
+
+# A backfill over a year is twelve runs, not one process a day.
+WINDOWS_PER_RUN = 31
+DESCRIPTIONS = {
+    Operation.HARVEST: "New and changed records, window by window; moves the watermark forward.",
+    Operation.BACKFILL: "Records of past windows, fetched again; leaves the watermark alone.",
+    Operation.UPDATE: "Stored records fetched again by their ids: stale ones, those of older expressions, signals.",
+}
+
+
+def window_asset(compiled: CompiledSpec) -> AssetsDefinition | None:
+    """None where the windows are of a size that Dagster has no partitions for."""
+    spec = compiled.spec
+    partitions, grid = window_partitions(spec), WindowGrid.of(spec.window)
+    if partitions is None:
+        return None
+
+    def fetch(context: AssetExecutionContext, environment: IngestEnvironment) -> list[PartitionResult]:
+        windows = [grid.window_of_key(key) for key in sorted(context.partition_keys)]
+        if spec.operation is Operation.BACKFILL:
+            windows.reverse()
+        return _fetch_windows(context, environment, spec, windows)
+
+    return _asset(spec, partitions, fetch, BackfillPolicy.multi_run(WINDOWS_PER_RUN))
+
+
+def bucket_asset(compiled: CompiledSpec) -> AssetsDefinition | None:
+    """None where the endpoint cannot be asked for records by their ids."""
+    spec = compiled.spec
+    if spec.detail is None:
+        return None
+
+    def fetch(context: AssetExecutionContext, environment: IngestEnvironment) -> list[PartitionResult]:
+        results = []
+        for key in sorted(context.partition_keys):
+            result = materialise_bucket(
+                environment,
+                spec.provenance_code,
+                spec.endpoint_name,
+                int(key),
+                _trigger(context, [key]),
+                executor=_interruptible(environment),
+            )
+            _tell(context, environment, spec, result)
+            results.append(result)
+        return results
+
+    return _asset(spec, bucket_partitions(spec), fetch, BackfillPolicy.multi_run(WINDOWS_PER_RUN))
+
+
+def complete_check(spec: Spec) -> AssetChecksDefinition:
+    """Fails while any window that was begun is not complete, whichever window the last run was about."""
+    key = asset_key(spec.provenance_code, spec.endpoint_name, spec.operation)
+    name = op_name(spec.provenance_code, spec.endpoint_name, spec.operation.lower(), COMPLETE)
+
+    @multi_asset_check(name=name, specs=[AssetCheckSpec(COMPLETE, asset=key, description=complete_check.__doc__)])
+    def check(database: DatabaseResource) -> Iterator[AssetCheckResult]:
+        found = open_windows(database.engine, spec.provenance_code, spec.endpoint_name, spec.operation)
+        yield AssetCheckResult(**complete_outcome(found))
+
+    return check
+
+
+def complete_outcome(found: Sequence[WindowState]) -> dict[str, Any]:
+    """What an evaluation of the check says."""
+    if not found:
+        return {"passed": True, "description": "every window that was begun is complete", "metadata": {}}
+    named = ", ".join(f"{state.window.start:%F %H:%M} ({state.status})" for state in found[:20])
+    return {
+        "passed": False,
+        "description": f"{len(found)} windows are not complete: {named}",
+        "metadata": {"windows": len(found), "plans": ", ".join(state.plan_key for state in found[:20])},
+    }
+
+
+def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> AssetsDefinition:
+    key = asset_key(spec.provenance_code, spec.endpoint_name, spec.operation)
+
+    # the output is optional: each window is materialised by an event of its own, when it is complete
+    @op(
+        name=op_name(spec.provenance_code, spec.endpoint_name, spec.operation.lower()),
+        out=Out(Nothing, is_required=False),
+        tags={"platform/system": "ingest"},
+    )
+    def execute(context: AssetExecutionContext, ingest: IngestResource) -> Iterator[Any]:
+        with ingest.opened() as environment:
+            try:
+                results = fetch(context, environment)
+            except IngestError as error:
+                raise Failure(str(error), allow_retries=False) from error
+        missing = [result for result in results if not result.is_complete]
+        if missing:
+            reasons = "; ".join(f"{partition_of(each.report, spec)}: {_reason(each)}" for each in missing[:10])
+            raise Failure(f"{len(missing)} of {len(results)} partitions are incomplete: {reasons}", allow_retries=False)
+        yield from ()
+
+    return AssetsDefinition(
+        keys_by_input_name={},
+        keys_by_output_name={"result": key},
+        node_def=execute,
+        partitions_def=partitions,
+        group_names_by_key={key: GROUP},
+        descriptions_by_key={key: f"{spec.provenance_code}/{spec.endpoint_name}. {DESCRIPTIONS[spec.operation]}"},
+        backfill_policy=policy,
+        can_subset=False,
+    )
+
+
+def _fetch_windows(
+    context: AssetExecutionContext, environment: IngestEnvironment, spec: Spec, windows: Sequence[Window]
+) -> list[PartitionResult]:
+    keys = [WindowGrid.of(spec.window).key_of(window) for window in windows]
+    return materialise_windows(
+        environment,
+        spec.provenance_code,
+        spec.endpoint_name,
+        spec.operation,
+        windows,
+        _trigger(context, keys),
+        on_result=lambda result: _tell(context, environment, spec, result),
+        executor=_interruptible(environment),
+    )
+
+
+def _tell(context: AssetExecutionContext, environment: IngestEnvironment, spec: Spec, result: PartitionResult) -> None:
+    """Materialises a complete partition at once, with its own metadata; an incomplete one only says why."""
+    partition = partition_of(result.report, spec)
+    context.instance.add_run_tags(context.run_id, {PLAN_TAG: result.plan.plan_key})
+    if not result.is_complete:
+        context.log.error(f"{partition} is incomplete: {_reason(result)}")
+        return
+    before, after = result.watermark_before, result.watermark_after
+    context.log_event(materialization(result.report, partition, before=before, after=after))
+    mark_reported(environment.engine, [result.plan.plan_id], environment.clock())
+
+
+def _reason(result: PartitionResult) -> str:
+    return "; ".join(result.report.unfinished[:5]) or f"its plan is {result.report.status}"
+
+
+def _trigger(context: AssetExecutionContext, keys: Sequence[str]) -> TriggerContext:
+    is_asked_by_sensor = "dagster/sensor_name" in context.run.tags or "dagster/schedule_name" in context.run.tags
+    return TriggerContext(
+        Trigger.SCHEDULE if is_asked_by_sensor else Trigger.MANUAL,
+        "dagster",
+        scheduler_job_id=context.job_name,
+        scheduler_log_id=context.run_id,
+        params={"partitions": list(keys)},
+    )
+
+
+def _interruptible(environment: IngestEnvironment) -> Executor:
+    return Executor(environment.engine, environment.open_source, threads=environment.threads)

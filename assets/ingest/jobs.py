@@ -1,0 +1,21 @@
+"""The job that drains tasks of ingest which nobody works on."""
+
+from dagster import OpExecutionContext, job, op
+
+from platform_defs.ingest.execution.executor import Executor
+from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
+from resources.ingest import IngestResource
+
+
+@op
+def drain_tasks(context: OpExecutionContext, ingest: IngestResource) -> None:
+    """Works on every task that is due, whoever planned it; windows that it completes are reported by a sensor."""
+    with ingest.opened() as environment:
+        ended = Executor(environment.engine, environment.open_source, threads=environment.threads).drain_everything()
+    context.log.info(f"{ended} tasks ended" if ended else "no task was due")
+    context.add_output_metadata({"tasks": ended})
+
+
+@job(name=INGEST_DRAIN, description="Works on tasks of ingest that were queued and that nobody works on.")
+def ingest_drain() -> None:
+    drain_tasks()

@@ -1,0 +1,29 @@
+"""How ingest is called in Dagster: asset keys, op names, tags."""
+
+import re
+
+from dagster import AssetKey
+
+from platform_defs.ingest.codes import Operation
+
+PREFIX = "ingest"
+GROUP = "ingest"
+COMPLETE = "complete"
+# The plans of a run, so that the ledger is found from the run.
+PLAN_TAG = "platform/ingest_plan"
+# The endpoint and operation of a run that a sensor asked for: it asks for no second one meanwhile.
+ENDPOINT_TAG = "platform/ingest_endpoint"
+_OTHER = re.compile(r"[^A-Za-z0-9_]")
+
+
+def asset_key(provenance_code: str, endpoint_name: str, operation: Operation) -> AssetKey:
+    return AssetKey([PREFIX, provenance_code, endpoint_name, operation.lower()])
+
+
+def endpoint_tag(provenance_code: str, endpoint_name: str, operation: Operation) -> str:
+    return f"{provenance_code}/{endpoint_name}/{operation.lower()}"
+
+
+def op_name(*parts: str) -> str:
+    """Injective: letters that an op's name may not have become their number."""
+    return "__".join(_OTHER.sub(lambda found: f"_{ord(found[0]):x}_", part.replace("_", "_5f_")) for part in parts)

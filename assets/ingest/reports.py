@@ -1,0 +1,65 @@
+"""What Dagster shows of a window or bucket: counts, pages, rate limiting, cursor, a plot of records per slice."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from dagster import AssetMaterialization, MetadataValue
+
+from assets.ingest.names import asset_key
+from platform_defs.ingest.ledger.windows import PlanReport
+from platform_defs.ingest.planning.windows import WindowGrid
+from platform_defs.ingest.spec.model import Spec
+
+_PLOT_WIDTH = 40
+_PLOT_ROWS = 50
+
+
+def materialization(
+    report: PlanReport, partition: str, *, before: datetime | None = None, after: datetime | None = None
+) -> AssetMaterialization:
+    key = asset_key(report.provenance_code, report.endpoint_name, report.operation)
+    return AssetMaterialization(key, partition=partition, metadata=plan_metadata(report, before=before, after=after))
+
+
+def plan_metadata(
+    report: PlanReport, *, before: datetime | None = None, after: datetime | None = None
+) -> dict[str, Any]:
+    totals = report.totals
+    found: dict[str, Any] = {
+        "dagster/row_count": totals.get("inserted", 0) + totals.get("updated", 0),
+        "records inserted": totals.get("inserted", 0),
+        "records updated": totals.get("updated", 0),
+        "records unchanged": totals.get("skipped", 0),
+        "records of other windows": totals.get("outside", 0),
+        "set aside": totals.get("failed", 0),
+        "pages": report.pages,
+        "requests": totals.get("reqCount", 0),
+        "429 answers": totals.get("429Count", 0),
+        "retries": totals.get("retryCount", 0),
+        "plan": report.plan_key,
+        "records per slice": MetadataValue.md(_plot(report.records_by_slice)),
+    }
+    if before is not None:
+        found["cursor before"] = MetadataValue.timestamp(before)
+    if after is not None:
+        found["cursor after"] = MetadataValue.timestamp(after)
+    return found
+
+
+def partition_of(report: PlanReport, spec: Spec) -> str:
+    """The partition key of a plan's window or bucket."""
+    if report.window is not None:
+        return WindowGrid.of(spec.window).key_of(report.window)
+    width = len(str(spec.update_buckets - 1))
+    return f"{report.bucket or 0:0{width}d}"
+
+
+def _plot(records: Mapping[int, int]) -> str:
+    """A bar a slice, as text that the UI shows as it is."""
+    if not records:
+        return "no records"
+    most = max(1, max(records.values()))
+    lines = [f"{number:>4} {'█' * round(_PLOT_WIDTH * count / most)} {count}" for number, count in records.items()]
+    more = [f"… and {len(lines) - _PLOT_ROWS} more slices"] if len(lines) > _PLOT_ROWS else []
+    return "\n".join(["```", *lines[:_PLOT_ROWS], *more, "```"])

@@ -1,0 +1,51 @@
+"""Ingest on /metrics: how many tasks wait and run, how far behind each watermark is, which endpoints are blocked."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import Engine, select
+
+from platform_defs.api.observe.bounded_metrics import NamedCollector
+from platform_defs.api.system import ApiContext
+from platform_defs.ingest.codes import Operation
+from platform_defs.ingest.execution.blocks import list_blocks
+from platform_defs.ingest.ledger.queue import count_tasks
+from platform_defs.store.engine import read
+from platform_defs.store.tables.ingest_cursors import ing_cursor
+
+
+class IngestCollector(Collector):
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def describe(self) -> list[Metric]:
+        return []  # asked at registration, when the database may not answer yet
+
+    def collect(self) -> Iterator[Metric]:
+        tasks = GaugeMetricFamily(
+            "platform_ingest_tasks", "Tasks that are not over.", labels=["source", "endpoint", "op", "status"]
+        )
+        for labels, count in count_tasks(self._engine, attempts=1).items():
+            tasks.add_metric(list(labels), count)
+        lag = GaugeMetricFamily(
+            "platform_ingest_cursor_lag_seconds", "Now minus a harvest's watermark.", labels=["source", "namespace"]
+        )
+        cursor = ing_cursor.c
+        query = select(cursor.provenance_code, cursor.namespace_key, cursor.normalized_instant).where(
+            cursor.operation_code == Operation.HARVEST, cursor.normalized_instant.is_not(None)
+        )
+        now = datetime.now(UTC)
+        for row in read(self._engine, lambda connection: connection.execute(query).all(), attempts=1):
+            lag.add_metric([row[0], row[1][:12]], (now - row[2]).total_seconds())
+        blocked = GaugeMetricFamily(
+            "platform_ingest_blocked", "Endpoints that wait for an operator.", labels=["source", "endpoint"]
+        )
+        for block in list_blocks(self._engine):
+            blocked.add_metric([block.provenance_code, block.endpoint_name], 1)
+        yield from (tasks, lag, blocked)
+
+
+def collectors(context: ApiContext) -> Sequence[NamedCollector]:
+    return (NamedCollector("ingest", IngestCollector(context.engine)),)

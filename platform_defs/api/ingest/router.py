@@ -1,0 +1,68 @@
+"""POST /api/v1/ingest/{code}/{endpoint}/signals: a downstream system asks for records to be fetched again."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from sqlalchemy import select
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from platform_defs.access.principal import Principal
+from platform_defs.api.http.auth import Requires, secured
+from platform_defs.api.http.bodies import JsonBody
+from platform_defs.api.http.errors import ApiError
+from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
+from platform_defs.ingest.planning.signals import add_signals
+from platform_defs.store.engine import read
+from platform_defs.store.tables.registry import reg_prov_endpoint_def
+
+SCOPE = "ingest:write"
+MAX_IDS = 1000
+MAX_REASON = 512
+
+router = APIRouter(prefix="/api/v1/ingest", tags=["ingest"])
+
+
+@router.post(
+    "/{code}/{endpoint}/signals",
+    status_code=202,
+    response_model=None,
+    summary="Ask for records to be fetched again, whatever their age",
+    description='Body: `{"ids": ["…"], "reason": "retracted"}`, at most 1,000 ids. The records are fetched by the'
+    " next update of their buckets, within a minute or so.",
+    openapi_extra=secured(SCOPE),
+)
+async def signal(
+    request: Request,
+    code: str,
+    endpoint: str,
+    body: Annotated[Any, Depends(JsonBody())],
+    principal: Annotated[Principal, Depends(Requires(SCOPE))],
+) -> JSONResponse:
+    ids, reason = _parsed(body)
+    engine = request.app.state.engine
+    table = reg_prov_endpoint_def.c
+    known = select(table.id).where(table.provenance_code == code, table.endpoint_name == endpoint).limit(1)
+
+    def write() -> int:
+        if read(engine, lambda connection: connection.execute(known).first()) is None:
+            raise ApiError(404, f"no such endpoint in the Registry: {code}/{endpoint}")
+        now = datetime.now(UTC)
+        return add_signals(engine, code, endpoint, ids, reason=reason, requested_by=principal.name[:128], now=now)
+
+    return JSONResponse({"accepted": await run_in_threadpool(write)}, status_code=202)
+
+
+def _parsed(body: Any) -> tuple[list[str], str | None]:
+    if not isinstance(body, dict):
+        raise ApiError(400, "body: expected a JSON object with ids")
+    ids, reason = body.get("ids"), body.get("reason")
+    if not isinstance(ids, list) or not 0 < len(ids) <= MAX_IDS:
+        raise ApiError(400, f"ids: expected a list of 1 to {MAX_IDS} ids")
+    for number, each in enumerate(ids):
+        if not isinstance(each, str) or not 0 < len(each) <= MAX_PROVIDER_ID:
+            raise ApiError(400, f"ids[{number}]: expected a text of 1 to {MAX_PROVIDER_ID} characters")
+    if reason is not None and not (isinstance(reason, str) and len(reason) <= MAX_REASON):
+        raise ApiError(400, f"reason: expected a text of at most {MAX_REASON} characters")
+    return ids, reason

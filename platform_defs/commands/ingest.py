@@ -1,0 +1,238 @@
+"""`platform ingest`: fetch windows, work as an executor, ask for records, see what is open or blocked."""
+
+import json
+import signal as signals
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import click
+from sqlalchemy import Engine
+
+from platform_defs.connections import open_database
+from platform_defs.ingest.codes import Operation, Trigger
+from platform_defs.ingest.errors import PlanError, SpecError
+from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint
+from platform_defs.ingest.execution.executor import Executor, utc_now
+from platform_defs.ingest.ledger.queue import count_tasks
+from platform_defs.ingest.ledger.windows import open_windows
+from platform_defs.ingest.materialisation import (
+    IngestEnvironment,
+    PartitionResult,
+    materialise_bucket,
+    materialise_windows,
+)
+from platform_defs.ingest.planning.schedule import TriggerContext
+from platform_defs.ingest.planning.signals import add_signals
+from platform_defs.ingest.planning.windows import Window, WindowGrid, due_windows
+from platform_defs.ingest.spec.model import Spec
+
+OPERATIONS = click.Choice([operation.lower() for operation in Operation])
+
+
+@click.group("ingest")
+def command() -> None:
+    """Harvest, backfill and update sources that the Registry describes."""
+
+
+@contextmanager
+def _opened(threads: int) -> Iterator[IngestEnvironment]:
+    # imported here: `platform ingest --help` needs no HTTP client
+    from platform_defs.http_door.door import Door
+    from platform_defs.ingest.spec.compiler import compile_spec
+    from platform_defs.ingest.transport.http_source import HttpSource
+    from platform_defs.rate_gate.gate import RateGate
+    from platform_defs.rate_gate.table import open_gate_engine
+    from platform_defs.settings import Settings
+
+    gate_engine = open_gate_engine(Settings.load().database_url)
+    try:
+        with open_database() as engine, Door(RateGate(gate_engine)) as door:
+            yield IngestEnvironment(
+                engine,
+                compile=lambda code, endpoint, op: compile_spec(engine, code, endpoint, op, now=utc_now()),
+                open_source=lambda spec: HttpSource(spec, door, engine),
+                threads=threads,
+            )
+    finally:
+        gate_engine.dispose()
+
+
+@command.command("run")
+@click.argument("code")
+@click.argument("endpoint")
+@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True)
+@click.option("--from", "start", metavar="T", help="Begin with the window that contains this time (UTC).")
+@click.option("--to", "end", metavar="T", help="End with the window that contains the moment before this time (UTC).")
+@click.option("--bucket", type=click.IntRange(0), help="With update: this bucket alone. Default: all of them.")
+@click.option("--threads", type=click.IntRange(1, 32), default=4, show_default=True, help="Slices at a time.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per window or bucket.")
+def run(
+    code: str,
+    endpoint: str,
+    operation: str,
+    start: str | None,
+    end: str | None,
+    bucket: int | None,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Plan and fetch windows of CODE's ENDPOINT (an update: its buckets). Exit code 0 only if all are complete.
+
+    Without --from a harvest takes what is due since its watermark.
+    """
+    context = TriggerContext(Trigger.MANUAL, "command", params={"from": start, "to": end, "bucket": bucket})
+    with _opened(threads) as environment:
+        try:
+            spec = environment.compile(code, endpoint, Operation(operation.upper())).spec
+            results = _fetch(environment, spec, context, start, end, bucket, as_json)
+        except SpecError as error:
+            for problem in error.problems:
+                click.echo(problem, err=True)
+            raise click.exceptions.Exit(1) from None
+    if not results:
+        click.echo("nothing is due", err=True)
+    if not all(result.is_complete for result in results):
+        raise click.exceptions.Exit(1)
+
+
+@command.command("execute")
+@click.option("--threads", type=click.IntRange(1, 32), default=4, show_default=True, help="Slices at a time.")
+@click.option("--once", is_flag=True, help="Stop when no task is due.")
+def execute(threads: int, once: bool) -> None:
+    """Work on whatever tasks are due, as one executor among others, until SIGTERM or Ctrl-C."""
+    with _opened(threads) as environment:
+        executor = Executor(environment.engine, environment.open_source, threads=threads)
+        for number in (signals.SIGTERM, signals.SIGINT):
+            signals.signal(number, lambda *_: executor.cancel.set())
+        if once:
+            click.echo(f"{executor.drain_everything()} tasks ended")
+        else:
+            executor.serve()
+
+
+@command.command("signal")
+@click.argument("code")
+@click.argument("endpoint")
+@click.argument("ids", nargs=-1, required=True)
+@click.option("--reason", help="Why, for those who look at it later.")
+def signal(code: str, endpoint: str, ids: tuple[str, ...], reason: str | None) -> None:
+    """Ask for records of CODE's ENDPOINT to be fetched again by their IDS."""
+    with open_database() as engine:
+        count = add_signals(engine, code, endpoint, ids, reason=reason, requested_by="command", now=utc_now())
+    click.echo(f"{count} records will be fetched again by the next update")
+
+
+@command.command("status")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def status(as_json: bool) -> None:
+    """Tasks that wait or run, and endpoints that are blocked."""
+    with open_database() as engine:
+        tasks, blocks = count_tasks(engine), list_blocks(engine)
+    if as_json:
+        rows = [
+            dict(zip(("source", "endpoint", "operation", "status", "tasks"), (*key, n), strict=True))
+            for key, n in tasks.items()
+        ]
+        stopped = [{"source": b.provenance_code, "endpoint": b.endpoint_name, "reason": b.reason} for b in blocks]
+        click.echo(json.dumps({"tasks": rows, "blocked": stopped}))
+        return
+    for (source, endpoint, operation, state), count in sorted(tasks.items()):
+        click.echo(f"{source}/{endpoint}  {operation.lower()}  {count} {state.lower()}")
+    for block in blocks:
+        click.echo(
+            f"{block.provenance_code}/{block.endpoint_name} is blocked since {block.blocked_at:%F %T}: {block.reason}"
+        )
+    if not tasks and not blocks:
+        click.echo("no task waits and no endpoint is blocked")
+
+
+@command.command("windows")
+@click.argument("code")
+@click.argument("endpoint")
+@click.option("--operation", type=click.Choice(["harvest", "backfill"]), default="harvest", show_default=True)
+def windows(code: str, endpoint: str, operation: str) -> None:
+    """Windows that were begun and are not complete. Exit code 1 if there are any."""
+    with open_database() as engine:
+        found = open_windows(engine, code, endpoint, Operation(operation.upper()))
+    for state in found:
+        click.echo(f"{state.window}  {state.status}  {state.plan_key}")
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+@command.command("unblock")
+@click.argument("code")
+@click.argument("endpoint")
+def unblock(code: str, endpoint: str) -> None:
+    """Let CODE's ENDPOINT be asked again after a fatal error, such as a key that was refused."""
+    with open_database() as engine:
+        was_blocked = unblock_endpoint(engine, code, endpoint)
+    click.echo(f"{code}/{endpoint} is {'asked again from now on' if was_blocked else 'not blocked'}")
+
+
+def _fetch(
+    environment: IngestEnvironment,
+    spec: Spec,
+    context: TriggerContext,
+    start: str | None,
+    end: str | None,
+    bucket: int | None,
+    as_json: bool,
+) -> list[PartitionResult]:
+    executor = Executor(environment.engine, environment.open_source, threads=environment.threads)
+    _stop_on_signals(executor.cancel)
+    names = (spec.provenance_code, spec.endpoint_name)
+    if spec.operation is Operation.UPDATE:
+        results = []
+        for number in range(spec.update_buckets) if bucket is None else [bucket]:
+            results.append(materialise_bucket(environment, *names, number, context, executor=executor))
+            _show(results[-1], as_json, len(results), spec.update_buckets if bucket is None else 1)
+        return results
+    wanted = _wanted_windows(environment.engine, spec, start, end, environment.clock())
+    shown: list[PartitionResult] = []
+
+    def show(result: PartitionResult) -> None:
+        shown.append(result)
+        _show(result, as_json, len(shown), len(wanted))
+
+    return materialise_windows(environment, *names, spec.operation, wanted, context, on_result=show, executor=executor)
+
+
+def _wanted_windows(engine: Engine, spec: Spec, start: str | None, end: str | None, now: datetime) -> list[Window]:
+    from platform_defs.ingest.cursors.operations import read_watermark
+
+    grid, stable = WindowGrid.of(spec.window), now - spec.window.safety_lag
+    if start is None and end is None and spec.operation is Operation.HARVEST:
+        return due_windows(spec.window, read_watermark(engine, spec), now)
+    first = grid.start if start is None else _instant(start, "--from")
+    until = stable if end is None else _instant(end, "--to")
+    return [window for window in grid.windows_touching(first, until) if end is not None or window.end <= stable]
+
+
+def _instant(text: str, option: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise PlanError(f"{option}: expected a time such as 2026-11-16 or 2026-11-16T05:00Z, got {text!r}") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _show(result: PartitionResult, as_json: bool, number: int, total: int) -> None:
+    report, totals = result.report, result.report.totals
+    name = str(result.window) if result.window is not None else f"bucket {result.bucket}"
+    if as_json:
+        fields = {"partition": name, "status": report.status, "plan": report.plan_key, "pages": report.pages, **totals}
+        click.echo(json.dumps(fields))
+        return
+    filled = round(20 * number / max(1, total))
+    line = f"[{'#' * filled:<20}] {number}/{total}  {name}  {report.status.lower()}"
+    click.echo(f"{line}  {totals.get('inserted', 0)} new, {totals.get('updated', 0)} changed, {report.pages} pages")
+    for reason in report.unfinished[:5]:
+        click.echo(f"  {reason}", err=True)
+
+
+def _stop_on_signals(cancel: threading.Event) -> None:
+    for number in (signals.SIGTERM, signals.SIGINT):
+        signals.signal(number, lambda *_: cancel.set())

@@ -1,0 +1,15 @@
+"""The kind of work of ingest: drain tasks that nobody works on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from platform_defs.work.jobs import JobLaunch, KindsOfWork
+
+INGEST_DRAIN = "ingest_drain"
+
+
+def _launch_drain(payload: Mapping[str, Any]) -> JobLaunch:
+    return JobLaunch(job_name=INGEST_DRAIN)
+
+
+KINDS_OF_WORK: KindsOfWork = {INGEST_DRAIN: _launch_drain}

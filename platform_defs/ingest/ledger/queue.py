@@ -1,0 +1,67 @@
+"""How the queue of tasks stands: what waits, what is worked on, and what nobody works on."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from sqlalchemy import Engine, func, select
+
+from platform_defs.ingest.codes import TaskStatus
+from platform_defs.ingest.execution.leases import is_blocked
+from platform_defs.store.engine import ATTEMPTS, read
+from platform_defs.store.tables.ingest import ing_signal, ing_task
+
+# Source, endpoint, operation and state.
+QueueKey = tuple[str, str, str, str]
+
+
+def is_forgotten(engine: Engine, now: datetime, *, waiting_for: timedelta) -> bool:
+    """Whether a task has been due for that long while nobody works on any task of its source and endpoint."""
+    busy = ing_task.alias("busy")
+    worked_on = (
+        select(busy.c.id)
+        .where(
+            busy.c.provenance_code == ing_task.c.provenance_code,
+            busy.c.endpoint_name == ing_task.c.endpoint_name,
+            busy.c.status_code.in_([TaskStatus.DISPATCHED, TaskStatus.EXECUTING]),
+            busy.c.leased_until >= now,
+        )
+        .exists()
+    )
+    query = (
+        select(ing_task.c.id)
+        .where(
+            ing_task.c.status_code.in_([TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING]),
+            func.coalesce(ing_task.c.leased_until, ing_task.c.scheduled_at) < now - waiting_for,
+            ing_task.c.scheduled_at < now - waiting_for,
+            ~is_blocked(),
+            ~worked_on,
+        )
+        .limit(1)
+    )
+    return read(engine, lambda connection: connection.execute(query).first()) is not None
+
+
+def count_tasks(engine: Engine, *, attempts: int = ATTEMPTS) -> Mapping[QueueKey, int]:
+    """Tasks that are not over, by source, endpoint, operation and state."""
+    task = ing_task.c
+    columns = (task.provenance_code, task.endpoint_name, task.operation_code, task.status_code)
+    open_states = [TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING]
+    query = select(*columns, func.count()).where(task.status_code.in_(open_states)).group_by(*columns)
+    rows = read(engine, lambda connection: connection.execute(query).all(), attempts=attempts)
+    return {(row[0], row[1], row[2], row[3]): row[4] for row in rows}
+
+
+def buckets_with_signals(engine: Engine, provenance_code: str, endpoint_name: str, buckets: int) -> list[int]:
+    """Update buckets in which somebody asked for a record."""
+    signal = ing_signal.c
+    bucket = (signal.id_number % buckets).label("bucket")
+    query = (
+        select(bucket)
+        .where(
+            signal.provenance_code == provenance_code,
+            signal.endpoint_name == endpoint_name,
+            signal.status_code == "OPEN",
+        )
+        .distinct()
+    )
+    return sorted(read(engine, lambda connection: connection.execute(query).scalars().all()))

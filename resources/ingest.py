@@ -1,0 +1,35 @@
+"""What ingest works with, as a Dagster resource: the database, a compiler over the Registry, a door to the sources."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dagster import ConfigurableResource, ResourceDependency
+from platform_defs.ingest.spec.compiler import compile_spec
+from pydantic import Field
+
+from platform_defs.ingest.execution.executor import utc_now
+from platform_defs.ingest.materialisation import IngestEnvironment
+from platform_defs.ingest.transport.http_source import HttpSource
+from resources.database import DatabaseResource
+from resources.http import HttpResource
+
+
+class IngestResource(ConfigurableResource["IngestResource"]):
+    """Opens the way to the sources for the length of a run; every request passes the rate gate."""
+
+    database: ResourceDependency[DatabaseResource]
+    http: ResourceDependency[HttpResource]
+    threads: int = Field(default=4, gt=0, le=32, description="Slices that one run fetches at a time.")
+
+    @contextmanager
+    def opened(self) -> Iterator[IngestEnvironment]:
+        engine = self.database.engine
+        with self.http.door() as door:
+            yield IngestEnvironment(
+                engine,
+                compile=lambda code, endpoint, operation: compile_spec(
+                    engine, code, endpoint, operation, now=utc_now()
+                ),
+                open_source=lambda spec: HttpSource(spec, door, engine),
+                threads=self.threads,
+            )

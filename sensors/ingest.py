@@ -1,0 +1,229 @@
+"""When ingest works by itself: due harvest windows, forgotten tasks, signals, a bucket of stale records a day."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckKey,
+    AssetSelection,
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    Definitions,
+    RunRequest,
+    RunsFilter,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+)
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from platform_defs.ingest.spec.compiler import compile_all
+from sqlalchemy import Engine
+
+from assets.ingest.endpoint_assets import WINDOWS_PER_RUN, complete_outcome
+from assets.ingest.loading import load_endpoints
+from assets.ingest.names import COMPLETE, ENDPOINT_TAG, asset_key, endpoint_tag
+from assets.ingest.partitions import bucket_partitions
+from assets.ingest.reports import materialization, partition_of
+from platform_defs.ingest.codes import Operation
+from platform_defs.ingest.cursors.operations import read_watermark
+from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
+from platform_defs.ingest.ledger.queue import buckets_with_signals, is_forgotten
+from platform_defs.ingest.ledger.reports import mark_reported, unreported_plans
+from platform_defs.ingest.ledger.windows import open_windows, window_states
+from platform_defs.ingest.planning.harvest_requests import windows_to_request
+from platform_defs.ingest.planning.windows import WindowGrid
+from platform_defs.ingest.spec.model import Spec
+from platform_defs.settings import Settings
+from platform_defs.work import rows
+from platform_defs.work.wake import wake
+from resources.database import DatabaseResource
+
+INTERVAL_S = 30
+# An executor picks a task up within seconds: one that has been due for this long has none.
+FORGOTTEN_AFTER = timedelta(seconds=60)
+# A run tells Dagster of a window in the moment after it completed it.
+REPORTED_AFTER = timedelta(seconds=60)
+REPORTS_PER_TICK = 50
+_UNFINISHED = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
+
+
+def plan_due_windows(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
+    """Requests the harvest windows between the watermark and now minus the safety lag, and buckets with signals."""
+    now, asked = datetime.now(UTC), 0
+    with DatabaseResource().opened() as engine:
+        for spec in _specs(engine, now, Operation.HARVEST):
+            if request := _harvest_request(context.instance, engine, spec, now):
+                asked += 1
+                yield request
+        for spec in _specs(engine, now, Operation.UPDATE):
+            for request in _signal_requests(context.instance, engine, spec):
+                asked += 1
+                yield request
+    if not asked:
+        yield SkipReason("no window is due, or a run is at work on it; no record was asked for")
+
+
+def keep_ingest_going(context: SensorEvaluationContext) -> SkipReason:
+    """Has forgotten tasks drained, reports windows that no run reported, and keeps the check `complete` true."""
+    now = datetime.now(UTC)
+    with DatabaseResource().opened() as engine:
+        draining = is_forgotten(engine, now, waiting_for=FORGOTTEN_AFTER)
+        if draining:
+            interval = int(now.timestamp() // FORGOTTEN_AFTER.total_seconds())
+            rows.enqueue_unless_open(engine, INGEST_DRAIN, key=f"{INGEST_DRAIN}:{interval}")
+            wake(Settings.load().home)
+        reported = _report_completed(context.instance, engine, now)
+        changed = _report_checks(context.instance, engine, now)
+    return SkipReason(
+        f"draining: {'yes' if draining else 'no'}, windows reported: {reported}, checks changed: {changed}"
+    )
+
+
+def refresh_stale_records(context: ScheduleEvaluationContext) -> Iterator[RunRequest]:
+    """One bucket a day for each endpoint: all of its stale records are looked at in turn."""
+    now = context.scheduled_execution_time
+    with DatabaseResource().opened() as engine:
+        for spec in _specs(engine, now, Operation.UPDATE):
+            keys = bucket_partitions(spec).get_partition_keys()
+            key = keys[now.toordinal() % len(keys)]
+            yield _update_request(spec, key, run_key=f"{now:%F}:{endpoint_tag(*_names(spec))}:{key}")
+
+
+def definitions() -> Definitions:
+    """Without an endpoint there is nothing to request: Dagster refuses a sensor that selects no asset."""
+    upkeep = SensorDefinition(
+        name="ingest_upkeep",
+        evaluation_fn=keep_ingest_going,
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=keep_ingest_going.__doc__,
+    )
+    operations = {operation for endpoint in load_endpoints() for operation in endpoint.specs}
+    if Operation.HARVEST not in operations:
+        return Definitions(sensors=[upkeep])
+    selection = AssetSelection.groups("ingest")
+    planner = SensorDefinition(
+        name="ingest_planner",
+        evaluation_fn=plan_due_windows,
+        asset_selection=selection,
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=plan_due_windows.__doc__,
+    )
+    staleness = ScheduleDefinition(
+        name="ingest_staleness",
+        execution_fn=refresh_stale_records,
+        target=selection,
+        cron_schedule="17 4 * * *",
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+        description=refresh_stale_records.__doc__,
+    )
+    return Definitions(sensors=[upkeep, planner], schedules=[staleness])
+
+
+def _names(spec: Spec) -> tuple[str, str, Operation]:
+    return spec.provenance_code, spec.endpoint_name, spec.operation
+
+
+def _specs(engine: Engine, now: datetime, operation: Operation) -> list[Spec]:
+    found = [endpoint.specs.get(operation) for endpoint in compile_all(engine, now)]
+    return [
+        compiled.spec
+        for compiled in found
+        if compiled is not None and (operation is not Operation.UPDATE or compiled.spec.detail is not None)
+    ]
+
+
+def _harvest_request(instance: DagsterInstance, engine: Engine, spec: Spec, now: datetime) -> RunRequest | None:
+    states = window_states(engine, *_names(spec))
+    windows = windows_to_request(spec.window, read_watermark(engine, spec), states, now, most=WINDOWS_PER_RUN)
+    if not windows or _is_at_work(instance, spec):
+        return None
+    grid = WindowGrid.of(spec.window)
+    first, last = grid.key_of(windows[0]), grid.key_of(windows[-1])
+    attempts = max((states[window].plan_id for window in windows if window in states), default=0)
+    return RunRequest(
+        # the plans that the windows have by now: windows that are tried again are another request
+        run_key=f"{endpoint_tag(*_names(spec))}:{first}:{last}:{attempts}:{now:%Y%m%d%H%M}",
+        asset_selection=[asset_key(*_names(spec))],
+        tags={
+            ASSET_PARTITION_RANGE_START_TAG: first,
+            ASSET_PARTITION_RANGE_END_TAG: last,
+            ENDPOINT_TAG: endpoint_tag(*_names(spec)),
+        },
+    )
+
+
+def _signal_requests(instance: DagsterInstance, engine: Engine, spec: Spec) -> Iterator[RunRequest]:
+    buckets = buckets_with_signals(engine, spec.provenance_code, spec.endpoint_name, spec.update_buckets)
+    if not buckets or _is_at_work(instance, spec):
+        return
+    keys = bucket_partitions(spec).get_partition_keys()
+    minute = datetime.now(UTC)
+    for bucket in buckets:
+        run_key = f"{endpoint_tag(*_names(spec))}:{keys[bucket]}:{minute:%Y%m%d%H%M}"
+        yield _update_request(spec, keys[bucket], run_key=run_key)
+
+
+def _update_request(spec: Spec, key: str, *, run_key: str) -> RunRequest:
+    return RunRequest(
+        run_key=run_key,
+        asset_selection=[asset_key(*_names(spec))],
+        partition_key=key,
+        tags={ENDPOINT_TAG: endpoint_tag(*_names(spec))},
+    )
+
+
+def _is_at_work(instance: DagsterInstance, spec: Spec) -> bool:
+    wanted = RunsFilter(tags={ENDPOINT_TAG: endpoint_tag(*_names(spec))}, statuses=_UNFINISHED)
+    return bool(instance.get_run_records(wanted, limit=1))
+
+
+def _report_completed(instance: DagsterInstance, engine: Engine, now: datetime) -> int:
+    """Windows that an executor completed after their run had ended, or outside of Dagster."""
+    specs = {
+        (endpoint.provenance_code, endpoint.endpoint_name, operation): compiled.spec
+        for endpoint in compile_all(engine, now)
+        for operation, compiled in endpoint.specs.items()
+    }
+    reports = unreported_plans(engine, now, older_than=REPORTED_AFTER, limit=REPORTS_PER_TICK)
+    for report in reports:
+        spec = specs.get((report.provenance_code, report.endpoint_name, report.operation))
+        if spec is not None:
+            instance.report_runless_asset_event(materialization(report, partition_of(report, spec)))
+        mark_reported(engine, [report.plan_id], now)
+    return len(reports)
+
+
+def _report_checks(instance: DagsterInstance, engine: Engine, now: datetime) -> int:
+    changed = 0
+    for operation in (Operation.HARVEST, Operation.BACKFILL):
+        for spec in _specs(engine, now, operation):
+            key = AssetCheckKey(asset_key(*_names(spec)), COMPLETE)
+            found = open_windows(engine, *_names(spec))
+            outcome = complete_outcome(found)
+            if not found and not window_states(engine, *_names(spec)):
+                continue  # nothing was ever begun
+            if _shown_outcome(instance, key) != (outcome["passed"], outcome["description"]):
+                instance.report_runless_asset_event(AssetCheckEvaluation(key.asset_key, COMPLETE, **outcome))
+                changed += 1
+    return changed
+
+
+def _shown_outcome(instance: DagsterInstance, key: AssetCheckKey) -> tuple[bool, str | None] | None:
+    records: Sequence[AssetCheckKey] = [key]
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(records).get(key)
+    evaluation = None if found is None else found.evaluation
+    return (evaluation.passed, evaluation.description) if isinstance(evaluation, AssetCheckEvaluation) else None
