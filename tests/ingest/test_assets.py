@@ -1,0 +1,147 @@
+"""What an operator sees in Dagster: a partition per window, materialised once and with its counts, or failed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dagster import AssetKey, AssetsDefinition, DagsterInstance, ExecuteInProcessResult, materialize
+from sqlalchemy import Engine
+
+from assets.ingest.endpoint_assets import bucket_asset, complete_outcome, window_asset
+from assets.ingest.names import op_name
+from assets.ingest.partitions import window_partitions
+from platform_defs.ingest.codes import ErrorLevel, Operation
+from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.ledger.windows import open_windows
+from platform_defs.ingest.materialisation import IngestEnvironment
+from platform_defs.ingest.planning.windows import WindowGrid
+from platform_defs.ingest.spec.model import CompiledSpec, Spec
+from platform_defs.store.tables.ingest import ing_plan
+from resources.database import DatabaseResource
+from resources.http import HttpResource
+from resources.ingest import IngestResource
+from tests.ingest.execution.memory_source import MemorySource, item
+from tests.ingest.planning.test_planner import NOW, SPEC, rows_of
+
+GRID = WindowGrid.of(SPEC.window)
+RANGE = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+# Dagster's own doing where one resource needs another
+pytestmark = pytest.mark.filterwarnings("ignore:.*")
+
+_opened: dict[str, IngestEnvironment] = {}
+
+
+class TestedIngest(IngestResource):
+    """The resource, over a source that lives in the test."""
+
+    __test__ = False
+
+    @contextmanager
+    def opened(self) -> Iterator[IngestEnvironment]:
+        yield _opened["here"]
+
+
+def materialised(
+    engine: Engine, spec: Spec, source: Any, instance: DagsterInstance, *keys: str
+) -> ExecuteInProcessResult:
+    _opened["here"] = IngestEnvironment(
+        engine,
+        lambda code, endpoint, operation: CompiledSpec(replace(spec, operation=operation)),
+        lambda spec: source,
+        clock=lambda: NOW,
+        threads=1,
+    )
+    make = bucket_asset if spec.operation is Operation.UPDATE else window_asset
+    asset = make(CompiledSpec(spec))
+    assert isinstance(asset, AssetsDefinition)
+    tags = dict(zip(RANGE, (keys[0], keys[-1]), strict=True)) if len(keys) > 1 else {}
+    resource = TestedIngest(database=DatabaseResource(), http=HttpResource())
+    return materialize(
+        [asset],
+        instance=instance,
+        resources={"ingest": resource},
+        partition_key=keys[0] if len(keys) == 1 else None,
+        tags=tags,
+        raise_on_error=False,
+    )
+
+
+def records_of(instance: DagsterInstance, key: AssetKey) -> dict[str, Any]:
+    records = instance.fetch_materializations(key, limit=100).records
+    return {str(record.partition_key): record.asset_materialization for record in records}
+
+
+@pytest.fixture
+def instance(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[DagsterInstance]:
+    monkeypatch.setenv("PLATFORM_DB_URL", engine.url.render_as_string(hide_password=False))
+    with DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def test_a_window_is_materialised_with_its_counts_and_a_second_time_fetched_again(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    source = MemorySource(SPEC.pagination, [item(n, GRID.window(0).start) for n in range(3)])
+    result = materialised(engine, SPEC, source, instance, "2026-01-01")
+    assert result.success
+    key = AssetKey(["ingest", "made_up", "items", "harvest"])
+    [record] = records_of(instance, key).values()
+    assert record.metadata["records inserted"].value == 3
+    assert record.metadata["plan"].value.endswith(":g1")
+    asked = len(source.requests)
+    assert materialised(engine, SPEC, source, instance, "2026-01-01").success
+    assert len(source.requests) == 2 * asked
+    assert len(instance.fetch_materializations(key, limit=10).records) == 2
+    assert all(row.reported_at is not None for row in rows_of(engine, ing_plan))
+
+
+def test_of_many_windows_the_failed_one_fails_the_run_and_the_others_stay_materialised(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    source = MemorySource(SPEC.pagination, [item(n, GRID.window(n).start) for n in range(3)])
+    answer = source._page
+
+    def trouble(names: Any, url: Any) -> Any:
+        if names["window"]["from"] == GRID.window(1).start:
+            raise ResponseError(ErrorLevel.REQUEST, "HTTP_400", "the source says no")
+        return answer(names, url)
+
+    source._page = trouble  # type: ignore[method-assign]
+    result = materialised(engine, SPEC, source, instance, "2026-01-01", "2026-01-03")
+    assert not result.success
+    key = AssetKey(["ingest", "made_up", "items", "harvest"])
+    assert set(records_of(instance, key)) == {"2026-01-01", "2026-01-03"}
+    messages = " ".join(str(event.event_specific_data) for event in result.all_events if event.is_step_failure)
+    assert "1 of 3 partitions are incomplete: 2026-01-02" in messages
+    outcome = complete_outcome(open_windows(engine, "made_up", "items", Operation.HARVEST))
+    assert (outcome["passed"], "2026-01-02" in outcome["description"]) == (False, True)
+
+
+def test_an_update_bucket_is_materialised_and_an_endpoint_without_ids_has_none(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    spec = replace(SPEC, operation=Operation.UPDATE, update_buckets=4)
+    assert bucket_asset(CompiledSpec(spec)) is None
+    assert SPEC.search is not None
+    spec = replace(spec, detail=replace(SPEC.search, endpoint_name="by_id"))
+    assert materialised(engine, spec, MemorySource(spec.pagination, []), instance, "3").success
+    assert set(records_of(instance, AssetKey(["ingest", "made_up", "items", "update"]))) == {"3"}
+
+
+@pytest.mark.parametrize(("hours", "keys"), [(24, ["2026-01-01", "2026-01-02"]), (6, ["2026-01-01T00:00"])])
+def test_partitions_are_the_windows(hours: int, keys: list[str]) -> None:
+    size = GRID.size / 24 * hours
+    spec = replace(SPEC, window=replace(SPEC.window, size=size))
+    partitions = window_partitions(spec)
+    assert partitions is not None
+    grid = WindowGrid.of(spec.window)
+    shown = partitions.get_partition_keys(current_time=NOW)
+    assert shown[: len(keys)] == keys
+    assert shown == [grid.key_of(window) for window in grid.windows_up_to(grid.start, NOW)]
+
+
+def test_names_of_ops_are_different_for_different_endpoints() -> None:
+    names = [("a_b", "c"), ("a", "b_c"), ("a-b", "c"), ("a.b", "c")]
+    assert len({op_name(*parts) for parts in names}) == len(names)
