@@ -60,6 +60,9 @@ class Settings(BaseSettings):
     runner_slots: int = Field(
         8, ge=1, le=256, description="Runs that the runner executes at a time; others wait in order"
     )
+    ingest_slots: int = Field(
+        0, ge=0, le=256, description="Slots of the runner that runs of ingest may hold; 0 means half of them"
+    )
     runner_grace_s: float = Field(3.0, ge=0, le=60, description="Seconds a run has to end after SIGTERM before SIGKILL")
     runner_orphans: Literal["finish", "end"] = Field(
         "finish",
@@ -174,6 +177,12 @@ class Settings(BaseSettings):
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """Private networks that webhook callbacks may reach: those of any system, and further ones."""
         return (*self.http_networks, *_parse_networks(self.webhook_allow))
+
+    @property
+    def slots_of_ingest(self) -> int:
+        """At least one, and never all where there are two or more: other systems must find a slot."""
+        most = max(1, self.runner_slots - 1)
+        return min(most, self.ingest_slots or max(1, self.runner_slots // 2))
 
     @property
     def unobserved_tenants(self) -> frozenset[int]:

@@ -61,7 +61,7 @@ _UNFINISHED = [
 def plan_due_windows(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
     """Requests the harvest windows between the watermark and now minus the safety lag, and buckets with signals."""
     now, asked = datetime.now(UTC), 0
-    with DatabaseResource().opened() as engine:
+    with DatabaseResource().open() as engine:
         for spec in _specs(engine, now, Operation.HARVEST):
             if request := _harvest_request(context.instance, engine, spec, now):
                 asked += 1
@@ -77,7 +77,7 @@ def plan_due_windows(context: SensorEvaluationContext) -> Iterator[RunRequest | 
 def keep_ingest_going(context: SensorEvaluationContext) -> SkipReason:
     """Has forgotten tasks drained, reports windows that no run reported, and keeps the check `complete` true."""
     now = datetime.now(UTC)
-    with DatabaseResource().opened() as engine:
+    with DatabaseResource().open() as engine:
         draining = is_forgotten(engine, now, waiting_for=FORGOTTEN_AFTER)
         if draining:
             interval = int(now.timestamp() // FORGOTTEN_AFTER.total_seconds())
@@ -93,7 +93,7 @@ def keep_ingest_going(context: SensorEvaluationContext) -> SkipReason:
 def refresh_stale_records(context: ScheduleEvaluationContext) -> Iterator[RunRequest]:
     """One bucket a day for each endpoint: all of its stale records are looked at in turn."""
     now = context.scheduled_execution_time
-    with DatabaseResource().opened() as engine:
+    with DatabaseResource().open() as engine:
         for spec in _specs(engine, now, Operation.UPDATE):
             keys = bucket_partitions(spec).get_partition_keys()
             key = keys[now.toordinal() % len(keys)]

@@ -1,6 +1,6 @@
 """The sensor for times without a runner: rows of work become ordinary Dagster runs, new definitions are loaded."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 
 from dagster import (
@@ -32,7 +32,7 @@ from platform_defs.work import leases, rows, runners
 from platform_defs.work.definition_versions import read_digest
 from platform_defs.work.errors import WorkError
 from platform_defs.work.jobs import WORK_TAG
-from platform_defs.work.rows import DAGSTER_RUN, Status, Work
+from platform_defs.work.rows import LAUNCHED_RUNS, Status, Work
 from resources.database import DatabaseResource
 
 # A living runner looks every second: a row that is still queued after this time has no runner.
@@ -66,7 +66,7 @@ def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | Ski
             _close_launched_runs(context, engine, "the runner that it was launched for is not configured any more")
         elif _is_long_without_runner(context, datetime.now(UTC)):
             _close_launched_runs(context, engine, "no runner has come back to execute it")
-        for row in _claim_waiting(engine, without=DAGSTER_RUN):
+        for row in _claim_waiting(engine, without=LAUNCHED_RUNS):
             try:
                 yield _run_request(row)
             except WorkError as error:  # A row that cannot be executed must not hold up the others.
@@ -96,11 +96,11 @@ def _is_long_without_runner(context: SensorEvaluationContext, now: datetime) -> 
 
 def _close_launched_runs(context: SensorEvaluationContext, engine: Engine, reason: str) -> None:
     """Fails runs that Dagster launched through our launcher. A sensor cannot launch an existing run a second time."""
-    for row in _claim_waiting(engine, only=DAGSTER_RUN):
+    for row in _claim_waiting(engine, only=LAUNCHED_RUNS):
         close_run_and_row(context.instance, engine, row, f"Not started: {reason}.")
 
 
-def _claim_waiting(engine: Engine, *, only: str | None = None, without: str | None = None) -> list[Work]:
+def _claim_waiting(engine: Engine, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> list[Work]:
     return leases.claim(
         engine, leases.DAGSTER, ROWS_PER_TICK, lease=None, waiting_for=PATIENCE, only=only, without=without
     )

@@ -21,7 +21,7 @@ def load_endpoints() -> Sequence[CompiledEndpoint]:
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return ()  # nothing was ever set up here
     try:
-        with DatabaseResource().opened() as engine:
+        with DatabaseResource().open() as engine:
             endpoints = compile_all(engine, datetime.now(UTC))
     except SQLAlchemyError as error:
         raise StoreError(f"the Registry cannot be read: {one_line(error)}") from None

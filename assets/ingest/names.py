@@ -5,8 +5,8 @@ import re
 from dagster import AssetKey
 
 from platform_defs.ingest.codes import Operation
+from platform_defs.ingest.kinds_of_work import ASSET_PREFIX
 
-PREFIX = "ingest"
 GROUP = "ingest"
 COMPLETE = "complete"
 # The plans of a run, so that the ledger is found from the run.
@@ -17,7 +17,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]")
 
 
 def asset_key(provenance_code: str, endpoint_name: str, operation: Operation) -> AssetKey:
-    return AssetKey([PREFIX, provenance_code, endpoint_name, operation.lower()])
+    return AssetKey([ASSET_PREFIX, provenance_code, endpoint_name, operation.lower()])
 
 
 def endpoint_tag(provenance_code: str, endpoint_name: str, operation: Operation) -> str:

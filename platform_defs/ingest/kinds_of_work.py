@@ -6,6 +6,8 @@ from typing import Any
 from platform_defs.work.jobs import JobLaunch, KindsOfWork
 
 INGEST_DRAIN = "ingest_drain"
+# The first part of the keys of all assets of ingest: by it the launcher tells its runs.
+ASSET_PREFIX = "ingest"
 
 
 def _launch_drain(payload: Mapping[str, Any]) -> JobLaunch:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from platform_defs.work.rows import DAGSTER_RUN, Work
+from platform_defs.work.rows import LAUNCHED_RUNS, Work
 
 _VERSIONS = "definition_versions"
 
@@ -20,5 +20,5 @@ def needed_versions(row: Work) -> Mapping[str, int]:
     it recorded versions: they were queued before the runner was started with this code, so that all definitions it
     loads are newer than they are.
     """
-    versions: Mapping[str, int] = row.payload.get(_VERSIONS, {}) if row.kind == DAGSTER_RUN else {}
+    versions: Mapping[str, int] = row.payload.get(_VERSIONS, {}) if row.kind in LAUNCHED_RUNS else {}
     return versions

@@ -11,19 +11,26 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from sqlalchemy import Engine
 
+from platform_defs.ingest.kinds_of_work import ASSET_PREFIX
 from platform_defs.runner.closing import close_run_and_row
 from platform_defs.runner.launched_runs import launch_payload
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine, read
 from platform_defs.work import leases, rows, runners
 from platform_defs.work.definition_versions import read_versions
-from platform_defs.work.rows import DAGSTER_RUN, Status
+from platform_defs.work.rows import DAGSTER_RUN, INGEST_RUN, Status
 from platform_defs.work.wake import wake
 
 
 @cache
 def _engine_of(pid: int) -> Engine:
     return open_engine(Settings.load().database_url, pool_size=4)
+
+
+def _is_of_ingest(run: DagsterRun) -> bool:
+    """Whether the run materialises assets of ingest alone, whoever launched it: the UI, a backfill or a sensor."""
+    keys = run.asset_selection or ()
+    return bool(keys) and all(key.path[0] == ASSET_PREFIX for key in keys)
 
 
 class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
@@ -67,7 +74,8 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             return
         # The run needs definitions at least as new as they are now: its user may have just published what it executes.
         payload = launch_payload(read(self._engine, read_versions))
-        rows.enqueue(self._engine, DAGSTER_RUN, payload, key=f"run:{run.run_id}", run_id=run.run_id)
+        kind = INGEST_RUN if _is_of_ingest(run) else DAGSTER_RUN
+        rows.enqueue(self._engine, kind, payload, key=f"run:{run.run_id}", run_id=run.run_id)
         wake(home)
 
     def terminate(self, run_id: str) -> bool:

@@ -6,7 +6,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Set
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -77,6 +77,10 @@ class RunProcesses:
 
     def __contains__(self, work_id: int) -> bool:
         return work_id in self._by_work_id
+
+    def count_of(self, kinds: Collection[str]) -> int:
+        """How many runs of these kinds of work have a slot."""
+        return sum(item.work.kind in kinds for item in self._by_work_id.values())
 
     def servers_in_use(self) -> Set[ForkServer]:
         return {item.server for item in self._by_work_id.values() if item.server is not None}

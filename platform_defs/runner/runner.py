@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.errors import PlatformError, one_line
+from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.runner import recovery
 from platform_defs.runner.code_server import CodeServer, CodeServerReloads
 from platform_defs.runner.definitions_loader import DefinitionsLoader
@@ -29,9 +30,10 @@ from platform_defs.runner.run_processes import RunProcesses
 from platform_defs.settings import Settings
 from platform_defs.work import leases, runners, wake
 from platform_defs.work.processes import ProcessId
-from platform_defs.work.rows import DAGSTER_RUN, Work
+from platform_defs.work.rows import INGEST_RUN, LAUNCHED_RUNS, Work
 
 TICK_S = 1.0
+INGEST_KINDS = frozenset({INGEST_RUN, INGEST_DRAIN})
 DELETE_LOGS_EVERY_S = 3600
 _log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class Runner:
     def __init__(self, settings: Settings, engine: Engine, instance: DagsterInstance) -> None:
         self._engine = engine
         self._slots = settings.runner_slots
+        self._ingest_slots = settings.slots_of_ingest
         self._me = ProcessId.current()
         self._started_at = datetime.now(UTC)
         self._selector = selectors.DefaultSelector()
@@ -162,7 +165,7 @@ class Runner:
                 self._start(row)
             if not unready:
                 return
-            launched = [row for row in unready if row.kind == DAGSTER_RUN]
+            launched = [row for row in unready if row.kind in LAUNCHED_RUNS]
             self._awaited = needed_versions(launched[0]) if launched else self._awaited
 
     def _claim(self, limit: int, present: Fingerprint) -> list[Work]:
@@ -172,7 +175,14 @@ class Runner:
         needs. While that is not loaded none of them is claimed. Rows of other kinds need no versions.
         """
         waits = self._awaited is not None and not self._loader.may_execute(self._awaited, present)
-        return leases.claim(self._engine, self._me.full_name, limit, without=DAGSTER_RUN if waits else None)
+        unready = LAUNCHED_RUNS if waits else frozenset()
+        owner = self._me.full_name
+        claimed = leases.claim(self._engine, owner, limit, without=INGEST_KINDS | unready)
+        # last, and never more than its share: a year's backfill must not keep everybody else from a slot
+        share = min(limit - len(claimed), self._ingest_slots - self._processes.count_of(INGEST_KINDS))
+        if share > 0:
+            claimed += leases.claim(self._engine, owner, share, only=INGEST_KINDS - unready)
+        return claimed
 
     def _start(self, row: Work) -> None:
         assert self._loader.current is not None, "definitions are loaded before a row is claimed"

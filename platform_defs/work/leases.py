@@ -3,7 +3,7 @@
 A runner renews its leases. A lease that runs out shows every other process that the runner is gone or cut off.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,12 +27,12 @@ def claim(
     *,
     lease: timedelta | None = LEASE,
     waiting_for: timedelta | None = None,
-    only: str | None = None,
-    without: str | None = None,
+    only: Collection[str] | None = None,
+    without: Collection[str] = (),
 ) -> list[Work]:
     """Gives up to `limit` queued rows to the owner, the most urgent and then the oldest first.
 
-    No other owner gets the same rows. `only` and `without` name a kind of work, `waiting_for` how long a row must have
+    No other owner gets the same rows. `only` and `without` name kinds of work, `waiting_for` how long a row must have
     waited to be claimed.
     """
     now = datetime.now(UTC)
@@ -40,9 +40,9 @@ def claim(
     if waiting_for is not None:
         queued &= work.c.created_at < now - waiting_for
     if only is not None:
-        queued &= work.c.kind == only
-    if without is not None:
-        queued &= work.c.kind != without
+        queued &= work.c.kind.in_(sorted(only))
+    if without:
+        queued &= work.c.kind.not_in(sorted(without))
 
     def take(connection: Connection) -> list[Row[Any]]:
         return claim_rows(

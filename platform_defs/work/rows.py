@@ -19,6 +19,9 @@ from platform_defs.work.processes import ProcessId
 # The kind of a row that Dagster's run launcher wrote for a run that already exists. Every other kind is declared by a
 # system (see jobs.py), and its run is created only when the row is executed.
 DAGSTER_RUN = "dagster_run"
+# The same for a run of ingest, which may hold only its share of the runner's slots.
+INGEST_RUN = "dagster_run_ingest"
+LAUNCHED_RUNS = frozenset({DAGSTER_RUN, INGEST_RUN})
 
 
 class Status(StrEnum):

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from platform_defs.access.principal import Principal
-from platform_defs.api.http.auth import Requires, secured
+from platform_defs.api.http.auth import RequiresScope, security_of
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
 from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
