@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from platform_defs.access.principal import Principal
-from platform_defs.api.http.auth import RequiresScope, security_of
+from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
 from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
@@ -31,14 +31,14 @@ router = APIRouter(prefix="/api/v1/ingest", tags=["ingest"])
     summary="Ask for records to be fetched again, whatever their age",
     description='Body: `{"ids": ["…"], "reason": "retracted"}`, at most 1,000 ids. The records are fetched by the'
     " next update of their buckets, within a minute or so.",
-    openapi_extra=secured(SCOPE),
+    openapi_extra=openapi_security(SCOPE),
 )
 async def signal(
     request: Request,
     code: str,
     endpoint: str,
     body: Annotated[Any, Depends(JsonBody())],
-    principal: Annotated[Principal, Depends(Requires(SCOPE))],
+    principal: Annotated[Principal, Depends(RequiresScope(SCOPE))],
 ) -> JSONResponse:
     ids, reason = _parsed(body)
     engine = request.app.state.engine
