@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dagster import ConfigurableResource, ResourceDependency
-from platform_defs.ingest.spec.compiler import compile_spec
 from pydantic import Field
 
 from platform_defs.ingest.execution.executor import utc_now
 from platform_defs.ingest.materialisation import IngestEnvironment
+from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.ingest.transport.http_source import HttpSource
 from resources.database import DatabaseResource
 from resources.http import HttpResource

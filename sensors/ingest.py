@@ -16,17 +16,16 @@ from dagster import (
     RunsFilter,
     ScheduleDefinition,
     ScheduleEvaluationContext,
-    SensorDefinition,
     SensorEvaluationContext,
     SkipReason,
+    sensor,
 )
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
-from platform_defs.ingest.spec.compiler import compile_all
 from sqlalchemy import Engine
 
 from assets.ingest.endpoint_assets import WINDOWS_PER_RUN, complete_outcome
 from assets.ingest.loading import load_endpoints
-from assets.ingest.names import COMPLETE, ENDPOINT_TAG, asset_key, endpoint_tag
+from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag
 from assets.ingest.partitions import bucket_partitions
 from assets.ingest.reports import materialization, partition_of
 from platform_defs.ingest.codes import Operation
@@ -37,6 +36,7 @@ from platform_defs.ingest.ledger.reports import mark_reported, unreported_plans
 from platform_defs.ingest.ledger.windows import open_windows, window_states
 from platform_defs.ingest.planning.harvest_requests import windows_to_request
 from platform_defs.ingest.planning.windows import WindowGrid
+from platform_defs.ingest.spec.compiler import compile_all
 from platform_defs.ingest.spec.model import Spec
 from platform_defs.settings import Settings
 from platform_defs.work import rows
@@ -102,25 +102,23 @@ def refresh_stale_records(context: ScheduleEvaluationContext) -> Iterator[RunReq
 
 def definitions() -> Definitions:
     """Without an endpoint there is nothing to request: Dagster refuses a sensor that selects no asset."""
-    upkeep = SensorDefinition(
+    upkeep = sensor(
         name="ingest_upkeep",
-        evaluation_fn=keep_ingest_going,
         minimum_interval_seconds=INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING,
         description=keep_ingest_going.__doc__,
-    )
+    )(keep_ingest_going)
     operations = {operation for endpoint in load_endpoints() for operation in endpoint.specs}
     if Operation.HARVEST not in operations:
         return Definitions(sensors=[upkeep])
-    selection = AssetSelection.groups("ingest")
-    planner = SensorDefinition(
+    selection = AssetSelection.groups(GROUP)
+    planner = sensor(
         name="ingest_planner",
-        evaluation_fn=plan_due_windows,
         asset_selection=selection,
         minimum_interval_seconds=INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING,
         description=plan_due_windows.__doc__,
-    )
+    )(plan_due_windows)
     staleness = ScheduleDefinition(
         name="ingest_staleness",
         execution_fn=refresh_stale_records,

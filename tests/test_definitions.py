@@ -14,15 +14,16 @@ ASSETS = ["selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
 JOBS = [
     "arrival_report",
     "arrivals_retention",
+    "ingest_drain",
     "lineage_apply",
     "lineage_retention",
     "model_run",
     "selfcheck",
     "webhook_send",
 ]
-SENSORS = ["arrivals", "lineage_observations", "lineage_recovery", "work_recovery"]
+SENSORS = ["arrivals", "ingest_upkeep", "lineage_observations", "lineage_recovery", "work_recovery"]
 SCHEDULES = ["arrivals_retention_nightly", "lineage_retention_nightly"]
-RESOURCES = ["database", "graph", "http", "model_execution"]
+RESOURCES = ["database", "graph", "http", "ingest", "model_execution"]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ from dagster import OpExecutionContext, job, op
 
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
+from resources.database import DatabaseResource
+from resources.http import HttpResource
 from resources.ingest import IngestResource
 
 
@@ -16,6 +18,11 @@ def drain_tasks(context: OpExecutionContext, ingest: IngestResource) -> None:
     context.add_output_metadata({"tasks": ended})
 
 
-@job(name=INGEST_DRAIN, description="Works on tasks of ingest that were queued and that nobody works on.")
+@job(
+    name=INGEST_DRAIN,
+    description="Works on tasks of ingest that were queued and that nobody works on.",
+    # its own, because Dagster would otherwise rebuild the sensor that lists this job
+    resource_defs={"ingest": IngestResource(database=DatabaseResource(), http=HttpResource())},
+)
 def ingest_drain() -> None:
     drain_tasks()

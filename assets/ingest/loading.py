@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from platform_defs.ingest.spec.compiler import CompiledEndpoint, compile_all
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.errors import StoreError, one_line
+from platform_defs.ingest.spec.compiler import CompiledEndpoint, compile_all
 from platform_defs.settings import Settings
 from resources.database import DatabaseResource
 

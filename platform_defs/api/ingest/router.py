@@ -37,8 +37,8 @@ async def signal(
     request: Request,
     code: str,
     endpoint: str,
-    body: Annotated[Any, Depends(JsonBody())],
     principal: Annotated[Principal, Depends(RequiresScope(SCOPE))],
+    body: JsonBody,
 ) -> JSONResponse:
     ids, reason = _parsed(body)
     engine = request.app.state.engine

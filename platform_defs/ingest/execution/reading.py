@@ -58,7 +58,7 @@ class ResponseReader:
             return list(found[0])
         if len(found) == 1 and isinstance(found[0], dict) and not self._items_path.endswith("]"):
             return list(found[0].values())
-        if not found and self._items.first(document) is None and not _has_wildcard(self._items_path):
+        if not found and self._items.is_singular:
             raise ResponseError(
                 ErrorLevel.REQUEST,
                 "NO_ITEMS",
@@ -132,10 +132,6 @@ def _optional_path(text: str | None) -> Path | None:
 
 def _first(path: Path | None, document: Any) -> Any:
     return None if path is None else path.first(document)
-
-
-def _has_wildcard(path: str) -> bool:
-    return "*" in path or ".." in path
 
 
 def _as_text(value: Any) -> str | None:
