@@ -25,7 +25,7 @@ from sqlalchemy import Engine
 
 from assets.ingest.endpoint_assets import WINDOWS_PER_RUN, complete_outcome
 from assets.ingest.loading import load_endpoints
-from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag
+from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag, op_name
 from assets.ingest.partitions import bucket_partitions
 from assets.ingest.reports import materialization, partition_of
 from platform_defs.ingest.codes import Operation
@@ -90,14 +90,23 @@ def keep_ingest_going(context: SensorEvaluationContext) -> SkipReason:
     )
 
 
-def refresh_stale_records(context: ScheduleEvaluationContext) -> Iterator[RunRequest]:
-    """One bucket a day for each endpoint: all of its stale records are looked at in turn."""
-    now = context.scheduled_execution_time
-    with DatabaseResource().open() as engine:
-        for spec in _specs(engine, now, Operation.UPDATE):
-            keys = bucket_partitions(spec).get_partition_keys()
-            key = keys[now.toordinal() % len(keys)]
-            yield _update_request(spec, key, run_key=f"{now:%F}:{endpoint_tag(*_names(spec))}:{key}")
+def staleness_schedule(spec: Spec) -> ScheduleDefinition:
+    """One bucket a day: all stale records of the endpoint are looked at in turn."""
+
+    def request_bucket(context: ScheduleEvaluationContext) -> RunRequest:
+        day = context.scheduled_execution_time
+        keys = bucket_partitions(spec).get_partition_keys()
+        return _update_request(spec, keys[day.toordinal() % len(keys)], run_key=f"{day:%F}")
+
+    return ScheduleDefinition(
+        name=f"ingest_staleness__{op_name(spec.provenance_code, spec.endpoint_name)}",
+        execution_fn=request_bucket,
+        target=AssetSelection.assets(asset_key(*_names(spec))),
+        cron_schedule="17 4 * * *",
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+        description=f"{spec.provenance_code}/{spec.endpoint_name}. {staleness_schedule.__doc__}",
+    )
 
 
 def definitions() -> Definitions:
@@ -108,8 +117,8 @@ def definitions() -> Definitions:
         default_status=DefaultSensorStatus.RUNNING,
         description=keep_ingest_going.__doc__,
     )(keep_ingest_going)
-    operations = {operation for endpoint in load_endpoints() for operation in endpoint.specs}
-    if Operation.HARVEST not in operations:
+    compiled = [found for endpoint in load_endpoints() for found in endpoint.specs.values()]
+    if not compiled:
         return Definitions(sensors=[upkeep])
     selection = AssetSelection.groups(GROUP)
     planner = sensor(
@@ -119,16 +128,10 @@ def definitions() -> Definitions:
         default_status=DefaultSensorStatus.RUNNING,
         description=plan_due_windows.__doc__,
     )(plan_due_windows)
-    staleness = ScheduleDefinition(
-        name="ingest_staleness",
-        execution_fn=refresh_stale_records,
-        target=selection,
-        cron_schedule="17 4 * * *",
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
-        description=refresh_stale_records.__doc__,
-    )
-    return Definitions(sensors=[upkeep, planner], schedules=[staleness])
+    updates = [
+        each.spec for each in compiled if each.spec.operation is Operation.UPDATE and each.spec.detail is not None
+    ]
+    return Definitions(sensors=[upkeep, planner], schedules=[staleness_schedule(spec) for spec in updates])
 
 
 def _names(spec: Spec) -> tuple[str, str, Operation]:
