@@ -112,6 +112,8 @@ class DemoSource:
         troubles = self._troubles.of_request(path, query)
         if any(trouble.kind is TroubleKind.EXPIRED_CURSOR for trouble in troubles):
             self._crossref.forget_cursors()
+        if refusal := next((trouble for trouble in troubles if trouble.kind is TroubleKind.TOO_MANY), None):
+            return changed_answer(refusal, Answer(429, b""), None)
         good = answer = self._route(path, dict(parse_qsl(query)), url_length)
         for trouble in troubles:
             answer = changed_answer(trouble, answer, self._before.get(path))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from platform_defs.canonical import sha256_hex
 from platform_defs.ingest.codes import ErrorLevel
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.pages import PageFacts, PagePosition
@@ -47,6 +48,8 @@ class FetchedBatch:
     records: list[Record] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     outside: int = 0
+    # of the ids of all items of a search page, in whatever order; None where it has none
+    page_hash: str | None = None
     request_digest: Mapping[str, Any] = field(default_factory=dict)
     response_digest: Mapping[str, Any] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -74,6 +77,7 @@ def fetch_search_page(
     items = reader.items(fetched.document)
     batch = _fetch_details_of(snapshot, source, items, cancel) if spec.two_phase else _read_items(reader, items)
     batch.facts = reader.facts(fetched.document, items, batch.records)
+    batch.page_hash = _hash_of_ids(batch)
     search_request = FetchedBatch(batch.facts)
     search_request.add_request(fetched)
     batch.counts.update(search_request.counts)
@@ -163,6 +167,12 @@ def _inside_window(call: CallSpec, batch: FetchedBatch, window: Window) -> Fetch
     batch.outside = len(batch.records) - len(inside)
     batch.records = inside
     return batch
+
+
+def _hash_of_ids(batch: FetchedBatch) -> str | None:
+    ids = [record.provider_id for record in batch.records]
+    ids += [rejection.provider_id for rejection in batch.rejections if rejection.provider_id is not None]
+    return sha256_hex("\n".join(sorted(ids))) if ids else None
 
 
 def _search_names(spec: Spec, slice_spec: Mapping[str, Any], window: Window, position: PagePosition) -> dict[str, Any]:

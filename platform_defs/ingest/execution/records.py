@@ -46,6 +46,10 @@ class Batch:
     response_digest: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     total: int | None = None
+    # items up to and with this batch since the slice was last begun from its start
+    items_of_pass: int = 0
+    # of the ids of its items
+    page_hash: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ def _insert_batch(
     now: datetime,
 ) -> int:
     position, following = batch.position, batch.following
+    # one run may come to the same page again, when it begins the slice again
+    place = canonical_hash([batch.pass_no, position.hash()])
     row = {
         "run_id": leased.run_id,
         "task_id": leased.task_id,
@@ -116,13 +122,13 @@ def _insert_batch(
         "page_no": position.page,
         "page_size": spec.pagination.page_size,
         "before_token": position.token or position.url,
-        "before_token_hash": position.hash(),
+        "before_token_hash": place,
         "after_token": None if following is None else following.token,
         "next_url": None if following is None else following.url,
         "request_digest": dict(batch.request_digest),
         "response_digest": dict(batch.response_digest),
         # of the task and not of the run: what one attempt committed, no later one commits again
-        "idempotent_key": canonical_hash([leased.task_id, batch.pass_no, position.hash()]),
+        "idempotent_key": canonical_hash([leased.task_id, place]),
         "record_count": len(batch.records),
         "status_code": BatchStatus.SUCCEEDED,
         "committed_at": now,
@@ -292,6 +298,8 @@ def _stats(batch: Batch, counts: ChangeCounts) -> dict[str, Any]:
     following = batch.following
     return {
         "itemsCount": batch.items,
+        "itemsOfPass": batch.items_of_pass,
+        "pageHash": batch.page_hash,
         "inserted": counts.inserted,
         "updated": counts.updated,
         "skipped": counts.skipped,

@@ -2,9 +2,8 @@
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,15 +20,23 @@ from platform_defs.ingest.execution.pages import (
     PageFacts,
     PagePosition,
     exceeds_cap,
-    first_position,
     is_cut_short,
     next_position,
+)
+from platform_defs.ingest.execution.progress import (
+    MAX_PASSES,
+    FetchFailed,
+    Progress,
+    begin_again,
+    lacks_items,
+    refuse_repeated_page,
+    resume,
+    run_stats,
 )
 from platform_defs.ingest.execution.records import Batch, commit_batch
 from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.splitting import split_task
 from platform_defs.ingest.planning.slices import ids_of
-from platform_defs.ingest.spec.snapshot import instant_text
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task_run_batch
 
@@ -42,20 +49,6 @@ EXPIRED_TOKEN = "TOKEN_EXPIRED"
 _log = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
-
-
-@dataclass
-class _Progress:
-    """Where the slice stands."""
-
-    position: PagePosition | None
-    batch_no: int = 0
-    pass_no: int = 1
-    batches_of_this_run: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    observed_max: datetime | None = None
-    # why the slice cannot become complete
-    incomplete: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ class TaskRun:
     def _fetch_slice(self) -> TaskStatus | None:
         slice_row, last = read(self.engine, self._load)
         slice_spec = slice_row.slice_spec
-        progress = self._resume(slice_spec, last)
+        progress = resume(self.snapshot.spec.pagination, slice_spec, last, self.clock())
         while (position := progress.position) is not None:
             if self.cancel.is_set():
                 self._stop(progress)
@@ -95,15 +88,18 @@ class TaskRun:
             try:
                 fetched = self._fetch(slice_spec, position)
             except ResponseError as error:
-                if error.code == EXPIRED_TOKEN and position.number > 1 and progress.batches_of_this_run == 0:
-                    progress = _begin_again(slice_spec, progress)
+                if error.code == EXPIRED_TOKEN and position.number > 1 and progress.passes_of_this_run < MAX_PASSES:
+                    progress = begin_again(slice_spec, progress)
                     continue
-                raise _WithProgress(error, progress) from error
+                raise FetchFailed(error, progress) from error
             facts = fetched.facts
             if position.number == 1 and self._is_split(slice_spec, facts):
                 return TaskStatus.SUCCEEDED
+            refuse_repeated_page(progress, position, fetched.page_hash)
             self._note_incomplete(progress, facts)
             self._commit(slice_spec, progress, fetched, asked_at)
+            if lacks_items(self.snapshot.spec, progress, facts.total):
+                progress = self._begin_again_or_note(slice_spec, progress, facts.total)
         status = TaskStatus.PARTIAL if progress.incomplete else TaskStatus.SUCCEEDED
         self._end(status, progress, "INCOMPLETE" if progress.incomplete else None, progress.incomplete)
         return status
@@ -114,16 +110,12 @@ class TaskRun:
         last = select(ing_task_run_batch).where(batch.task_id == self.leased.task_id).order_by(batch.id.desc()).limit(1)
         return connection.execute(mine).one(), connection.execute(last).one_or_none()
 
-    def _resume(self, slice_spec: Mapping[str, Any], last: Row[Any] | None) -> _Progress:
-        if last is None:
-            return _Progress(first_position(slice_spec))
-        hint = last.stats["nextHint"]
-        progress = _Progress(
-            None if hint is None else PagePosition.from_json(hint), batch_no=last.batch_no, pass_no=last.stats["pass"]
-        )
-        ttl = self.snapshot.spec.pagination.token_ttl
-        if hint is not None and hint["token"] and ttl is not None and self.clock() - last.committed_at > ttl:
-            return _begin_again(slice_spec, progress)
+    def _begin_again_or_note(self, slice_spec: Mapping[str, Any], progress: Progress, total: int | None) -> Progress:
+        missing = f"the source counts {total} items and listed {progress.items_of_pass} of them"
+        if progress.passes_of_this_run < MAX_PASSES:
+            _log.warning("task %d begins again from its window: %s", self.leased.task_id, missing)
+            return begin_again(slice_spec, progress)
+        progress.incomplete = f"{missing}, also when it was asked {MAX_PASSES} times"
         return progress
 
     def _fetch(self, slice_spec: Mapping[str, Any], position: PagePosition) -> FetchedBatch:
@@ -153,7 +145,7 @@ class TaskRun:
             self.engine, lambda connection: split_task(connection, spec, self.leased, slice_spec, total, now)
         )
 
-    def _note_incomplete(self, progress: _Progress, facts: PageFacts) -> None:
+    def _note_incomplete(self, progress: Progress, facts: PageFacts) -> None:
         pagination, position = self.snapshot.spec.pagination, progress.position
         assert position is not None, "a page was fetched"
         if self.snapshot.spec.operation is Operation.UPDATE:
@@ -167,7 +159,7 @@ class TaskRun:
             progress.incomplete = f"the source has more than the {pagination.max_page} pages that one slice may fetch"
 
     def _commit(
-        self, slice_spec: Mapping[str, Any], progress: _Progress, fetched: FetchedBatch, asked_at: datetime
+        self, slice_spec: Mapping[str, Any], progress: Progress, fetched: FetchedBatch, asked_at: datetime
     ) -> None:
         position = progress.position
         assert position is not None, "a page was fetched"
@@ -187,6 +179,8 @@ class TaskRun:
             response_digest=fetched.response_digest,
             counts=fetched.counts,
             total=fetched.facts.total,
+            items_of_pass=progress.items_of_pass + fetched.facts.items,
+            page_hash=fetched.page_hash,
         )
         now = self.clock()
         committed = transact(
@@ -203,6 +197,7 @@ class TaskRun:
         )
         progress.position, progress.batch_no = following, batch.batch_no
         progress.batches_of_this_run += 1
+        progress.items_of_pass, progress.page_hash = batch.items_of_pass, batch.page_hash
         progress.counts.update(fetched.counts)
         progress.counts.update(vars(committed.counts))
         times = [record.updated_at for record in fetched.records if record.updated_at is not None]
@@ -210,8 +205,8 @@ class TaskRun:
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
-    def _end(self, status: TaskStatus, progress: _Progress, code: str | None, error: str | None) -> None:
-        stats, now = _run_stats(progress), self.clock()
+    def _end(self, status: TaskStatus, progress: Progress, code: str | None, error: str | None) -> None:
+        stats, now = run_stats(progress), self.clock()
         transact(
             self.engine,
             lambda connection: end_task(
@@ -219,16 +214,16 @@ class TaskRun:
             ),
         )
 
-    def _stop(self, progress: _Progress) -> None:
+    def _stop(self, progress: Progress) -> None:
         now = self.clock()
         transact(
             self.engine,
-            lambda connection: put_back(connection, self.leased, now=now, not_before=now, stats=_run_stats(progress)),
+            lambda connection: put_back(connection, self.leased, now=now, not_before=now, stats=run_stats(progress)),
         )
 
     def _fail(self, error: ResponseError) -> TaskStatus | None:
         """Waits and tries again what may pass; what will not pass ends the task and says why."""
-        progress = error.progress if isinstance(error, _WithProgress) else _Progress(None)
+        progress = error.progress if isinstance(error, FetchFailed) else Progress(None)
         _log.warning("task %d: %s %s: %s", self.leased.task_id, error.level, error.code, error)
         attempts = 1 if progress.batches_of_this_run else self.leased.attempt_no
         if error.level is ErrorLevel.TRANSIENT and attempts < MAX_ATTEMPTS:
@@ -240,7 +235,7 @@ class TaskRun:
         self._end(status, progress, error.code, str(error))
         return status
 
-    def _wait(self, error: ResponseError, progress: _Progress, attempts: int) -> None:
+    def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> None:
         now = self.clock()
         not_before = error.not_before or now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempts - 1))
         transact(
@@ -250,7 +245,7 @@ class TaskRun:
                 self.leased,
                 now=now,
                 not_before=not_before,
-                stats=_run_stats(progress),
+                stats=run_stats(progress),
                 error_code=error.code,
                 error=str(error),
             ),
@@ -278,21 +273,3 @@ class TaskRun:
         leased = self.leased
         lineage = Lineage(plan.schedule_instance_id, leased.plan_id, leased.slice_id, leased.task_id, leased.run_id)
         advance_after(self.engine, plan, self.snapshot.spec, self.clock(), lineage=lineage)
-
-
-class _WithProgress(ResponseError):
-    """An error of a fetch, with how far the slice had come."""
-
-    def __init__(self, error: ResponseError, progress: _Progress) -> None:
-        super().__init__(error.level, error.code, str(error), not_before=error.not_before)
-        self.progress = progress
-
-
-def _begin_again(slice_spec: Mapping[str, Any], progress: _Progress) -> _Progress:
-    """From the window's start: records that were stored before are known by their ids and times."""
-    return _Progress(first_position(slice_spec), batch_no=progress.batch_no, pass_no=progress.pass_no + 1)
-
-
-def _run_stats(progress: _Progress) -> dict[str, Any]:
-    observed = None if progress.observed_max is None else instant_text(progress.observed_max)
-    return {**progress.counts, "pagesVisited": progress.batches_of_this_run, "observedMax": observed}

@@ -1,0 +1,105 @@
+"""How far a slice has come: where a run resumes, when it begins again from its window, and when pages are missing."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+
+from platform_defs.ingest.codes import ErrorLevel, Operation, PaginationType, RepeatedToken
+from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.execution.pages import PagePosition, first_position
+from platform_defs.ingest.spec.model import PaginationSpec, Spec
+from platform_defs.ingest.spec.snapshot import instant_text
+
+# How often one run fetches a slice from its start: because the source forgot its token, or lists fewer items than it
+# counts.
+MAX_PASSES = 3
+
+
+@dataclass
+class Progress:
+    """Where the slice stands."""
+
+    position: PagePosition | None
+    batch_no: int = 0
+    pass_no: int = 1
+    batches_of_this_run: int = 0
+    passes_of_this_run: int = 1
+    # items since the slice was last begun from its start, also those that earlier runs fetched
+    items_of_pass: int = 0
+    # of the ids of the page before: a page with the same ids is no new one
+    page_hash: str | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    observed_max: datetime | None = None
+    # why the slice cannot become complete
+    incomplete: str | None = None
+
+
+class FetchFailed(ResponseError):
+    """An error of a fetch, with how far the slice had come."""
+
+    def __init__(self, error: ResponseError, progress: Progress) -> None:
+        super().__init__(error.level, error.code, str(error), not_before=error.not_before)
+        self.progress = progress
+
+
+def resume(pagination: PaginationSpec, slice_spec: Mapping[str, Any], last: Row[Any] | None, now: datetime) -> Progress:
+    """After the task's last committed batch, whichever run committed it."""
+    if last is None:
+        return Progress(first_position(slice_spec))
+    stats = last.stats
+    hint = stats["nextHint"]
+    progress = Progress(
+        None if hint is None else PagePosition.from_json(hint),
+        batch_no=last.batch_no,
+        pass_no=stats["pass"],
+        items_of_pass=stats.get("itemsOfPass", 0),
+        page_hash=stats.get("pageHash"),
+    )
+    if hint is None or not hint["token"]:
+        return progress
+    has_expired = pagination.token_ttl is not None and now - last.committed_at > pagination.token_ttl
+    # A token that stays the same from page to page means that the source counts the pages: it may have sent one that
+    # the run before could not commit, and would now send the page after it.
+    if has_expired or last.before_token == hint["token"]:
+        return replace(begin_again(slice_spec, progress), passes_of_this_run=1)
+    return progress
+
+
+def begin_again(slice_spec: Mapping[str, Any], progress: Progress) -> Progress:
+    """From the window's start: records that were stored before are known by their ids and times."""
+    return replace(
+        progress,
+        position=first_position(slice_spec),
+        pass_no=progress.pass_no + 1,
+        passes_of_this_run=progress.passes_of_this_run + 1,
+        items_of_pass=0,
+        page_hash=None,
+    )
+
+
+def lacks_items(spec: Spec, progress: Progress, total: int | None) -> bool:
+    """Whether a slice that came to its end misses pages of a source that counts the pages itself.
+
+    Such a source sends the next page also when an answer was lost on its way and is asked for again.
+    """
+    pagination = spec.pagination
+    if progress.position is not None or progress.incomplete or total is None or spec.operation is Operation.UPDATE:
+        return False
+    keeps_place = pagination.type is PaginationType.TOKEN and pagination.repeated_token is RepeatedToken.CONTINUES
+    return keeps_place and progress.items_of_pass < total
+
+
+def refuse_repeated_page(progress: Progress, position: PagePosition, page_hash: str | None) -> None:
+    """A source that sends the page before once more has kept back the one that was asked for."""
+    if page_hash is not None and page_hash == progress.page_hash and not position.is_probe:
+        message = f"page {position.number} has the same ids as the page before: expected others"
+        raise FetchFailed(ResponseError(ErrorLevel.TRANSIENT, "REPEATED_PAGE", message), progress)
+
+
+def run_stats(progress: Progress) -> dict[str, Any]:
+    observed = None if progress.observed_max is None else instant_text(progress.observed_max)
+    return {**progress.counts, "pagesVisited": progress.batches_of_this_run, "observedMax": observed}
