@@ -14,7 +14,10 @@ from platform_defs.settings import Settings
 @click.command("up")
 @click.option("--api-port", type=click.IntRange(1, 65535), help="Port of the API; default PLATFORM_API_PORT, 8000.")
 @click.option("--ui-port", type=click.IntRange(1, 65535), help="Port of the UI; default PLATFORM_UI_PORT, 3000.")
-def command(api_port: int | None, ui_port: int | None) -> None:
+@click.option(
+    "--demo/--no-demo", default=None, help="A source to harvest from, on this machine. Default: with an embedded store."
+)
+def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> None:
     """Start code server, Dagster UI, daemon, runner and API, and keep them running.
 
     Migrates the database first and issues a demo key. When everything is ready it prints the addresses and writes
@@ -44,7 +47,7 @@ def command(api_port: int | None, ui_port: int | None) -> None:
 
         from platform_defs import dagster_instance
         from platform_defs.connections import open_database
-        from platform_defs.supervisor.demo import ensure_demo_key
+        from platform_defs.supervisor.demo import ensure_demo_key, prepare_demo_source
         from platform_defs.supervisor.output import Output
         from platform_defs.supervisor.supervisor import Supervisor
         from platform_defs.upgrade import upgrade_stores
@@ -52,6 +55,8 @@ def command(api_port: int | None, ui_port: int | None) -> None:
         upgrade_stores(settings)
         with open_database(settings, pool_size=1) as engine:
             key = ensure_demo_key(engine, settings.home)
+            with_demo = not settings.db_url if demo is None else demo
+            demo_port = prepare_demo_source(engine, settings.home) if with_demo else None
         dagster_instance.prepare(settings)
         code_port = find_free_port(LOOPBACK)
         workspace = dagster_instance.write_workspace(settings, LOOPBACK, code_port)
@@ -59,7 +64,7 @@ def command(api_port: int | None, ui_port: int | None) -> None:
         api = local_url(settings.api_host, settings.api_port)
         ui = local_url(settings.ui_host, settings.ui_port)
         up_file = UpFile(up_path, {"api": api, "ui": ui, "demo_key": key})
-        children = child_specs(settings, code_port, workspace, child_environment(settings))
+        children = child_specs(settings, code_port, workspace, child_environment(settings), demo_port=demo_port)
         output = Output([child.name for child in children])
         table_shown = False
 

@@ -1,6 +1,7 @@
-"""The demo tenant and its key, so that a newcomer can post something at once."""
+"""What a newcomer finds: the demo tenant with its key, and a source of records to harvest from."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -8,7 +9,9 @@ from sqlalchemy import Engine
 from platform_defs.access.keys import issue_key, verify_key
 from platform_defs.access.principal import SCOPES, SourceType
 from platform_defs.access.tenants import DEMO_TENANT, add_tenant
-from platform_defs.errors import AccessError
+from platform_defs.demo_source.registry import load_demo_sources
+from platform_defs.errors import AccessError, PlatformError
+from platform_defs.supervisor.ports import find_free_port, require_free_port
 
 
 def ensure_demo_key(engine: Engine, home: Path) -> str:
@@ -23,6 +26,22 @@ def ensure_demo_key(engine: Engine, home: Path) -> str:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(key + "\n")
     return key
+
+
+def prepare_demo_source(engine: Engine, home: Path) -> int:
+    """Loads the demo sources into the Registry; returns the port of their server.
+
+    The port is kept in the home: windows that were planned before a restart name it in their snapshots.
+    """
+    path, host = home / "demo-source.port", "127.0.0.1"
+    try:
+        port = int(path.read_text(encoding="ascii"))
+        require_free_port(host, port, "demo source", "--no-demo")
+    except (OSError, ValueError, PlatformError):
+        port = find_free_port(host)
+        path.write_text(f"{port}\n", encoding="ascii")
+    load_demo_sources(engine, f"http://{host}:{port}", now=datetime.now(UTC))
+    return port
 
 
 def _has_all_scopes(engine: Engine, key: str) -> bool:

@@ -36,8 +36,15 @@ def child_environment(settings: Settings) -> dict[str, str]:
     }
 
 
-def child_specs(settings: Settings, code_port: int, workspace: Path, variables: Mapping[str, str]) -> list[ChildSpec]:
-    """The processes that `platform up` keeps running."""
+def child_specs(
+    settings: Settings,
+    code_port: int,
+    workspace: Path,
+    variables: Mapping[str, str],
+    *,
+    demo_port: int | None = None,
+) -> list[ChildSpec]:
+    """The processes that `platform up` keeps running; with a `demo_port` also the demo source of ingest."""
     ui = local_url(settings.ui_host, settings.ui_port)
     platform = str(Path(sysconfig.get_path("scripts"), "platform"))
     python, at = (sys.executable, "-m"), (LOOPBACK, str(code_port))
@@ -86,4 +93,8 @@ def child_specs(settings: Settings, code_port: int, workspace: Path, variables: 
                 keep_descendants_on_crash=True,
             )
         )
+    if demo_port is not None:
+        command = (*python, "platform_defs.demo_source", "--port", str(demo_port), "--rate", "20", "--burst", "20")
+        ready = probes.http_probe(f"http://{LOOPBACK}:{demo_port}/_requests")
+        children.append(ChildSpec("demo-source", command, variables, ready, grace_s=1.0))
     return children

@@ -38,7 +38,7 @@ class PlatformUp:
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         api, ui = free_ports(2)
         self.process = subprocess.Popen(
-            [*PLATFORM, "up", "--api-port", str(api), "--ui-port", str(ui)],
+            [*PLATFORM, "up", "--no-demo", "--api-port", str(api), "--ui-port", str(ui)],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
