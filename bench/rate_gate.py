@@ -168,9 +168,8 @@ def measure(name: str, url: URL, options: argparse.Namespace) -> None:
     )
     print(f"  answered 429                {refused:8d}   (aim: 0)")
     print(f"  use of the allowed rate     {(served - 1) / (lasted * options.rate):8.1%}   (aim: 98%)")
-    print(
-        f"  acquire p50, p99            {statistics.median(taken) * 1000:8.1f}, {taken[len(taken) * 99 // 100] * 1000:.1f} ms"
-    )
+    p50, p99 = statistics.median(taken) * 1000, taken[len(taken) * 99 // 100] * 1000
+    print(f"  acquire p50, p99            {p50:8.1f}, {p99:.1f} ms")
     print(f"  statements per request      {statements / max(1, sent):8.2f}")
     if failed:
         print(f"  requests that failed        {failed:8d}")

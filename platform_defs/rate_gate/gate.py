@@ -149,11 +149,12 @@ class RateGate:
     def _prefetched(self, memory: KeyMemory, deadline_s: float) -> Decision | None:
         now = self.clock.monotonic()
         while memory.prefetched:
-            if memory.prefetched[0].expires < now or memory.held_until > now:
+            opens = memory.prefetched[0].opens
+            if opens + memory.policy.prefetched_ttl_s < now or memory.held_until > now:
                 memory.carry(-memory.prefetched.popleft().cost)
                 continue
-            if memory.prefetched[0].opens - now > deadline_s:
-                return self._rejected(Reason.OVER_DEADLINE, memory.prefetched[0].opens - now)
+            if opens - now > deadline_s:
+                return self._rejected(Reason.OVER_DEADLINE, opens - now)
             return self._hand_out(memory, memory.prefetched.popleft(), now)
         return None
 

@@ -93,6 +93,11 @@ class RatePolicy:
         return max(SHORTEST_TTL_S, self.slack_s / 2)
 
     @property
+    def prefetched_ttl_s(self) -> float:
+        """How long after its slot a permit that was booked ahead may be handed out: no later than slack allows."""
+        return max(self.slack_s, self.pad_s) / 2
+
+    @property
     def floor_per_s(self) -> float:
         """The slowest that complaints make the rate; a source that is slow by itself is not sped up."""
         return min(self.r_min, self.refill_per_s)

@@ -21,6 +21,7 @@ class Opened:
     door: Door
     gate: RateGate
     clock: StillClock
+    engine: Engine
 
 
 def passage(**wanted: Any) -> Passage:
@@ -35,5 +36,5 @@ def opened(migrated: dict[str, Engine]) -> Iterator[Opened]:
     clock = StillClock()
     gate = RateGate(engine, clock=clock, now_us=clock.now_us, seed=1)
     with Door(gate, seed=1) as door:
-        yield Opened(door, gate, clock)
+        yield Opened(door, gate, clock, engine)
     _empty(engine)

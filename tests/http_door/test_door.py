@@ -8,6 +8,7 @@ import pytest
 from platform_defs.http_door.errors import Cancelled, Exhausted, HeldBack, InvalidRequest, Refused
 from platform_defs.http_door.policy import RetryPolicy
 from platform_defs.rate_gate.decisions import Reason
+from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.policy import RatePolicy
 from platform_defs.rate_gate.signals import Outcome
 from tests.http_door.conftest import FAST, Opened, passage
@@ -148,6 +149,50 @@ def test_every_attempt_is_prepared_anew_and_a_401_renews_once(opened: Opened) ->
     with serving(answer(401)) as source, pytest.raises(Refused):
         opened.door.send(get(source.url()), passage(prepare=prepare, renews_on_401=True))
     assert len(source.asked) == 2
+
+
+def test_a_preparation_that_takes_too_long_gets_a_new_permit_and_is_not_repeated(opened: Opened) -> None:
+    prepared = []
+
+    def prepare(request: httpx.Request, last: httpx.Response | None) -> httpx.Request:
+        prepared.append(request)
+        opened.clock.advance(5)
+        return request
+
+    with serving(answer(200)) as source:
+        exchange = opened.door.send(get(source.url()), passage(prepare=prepare))
+    assert (len(prepared), exchange.facts.permits, len(exchange.facts.attempts)) == (1, 2, 1)
+
+
+def test_requests_under_way_at_once_are_limited_and_each_gives_its_lease_back(opened: Opened) -> None:
+    single = RatePolicy(refill_per_s=100, burst=50, max_concurrent=1)
+    with serving(answer(200), answer(500), answer(200)) as source:
+        for _ in range(2):
+            opened.door.send(get(source.url()), passage(rate=single))
+        lease = opened.gate.leases.take("source/works", 1, ttl_s=3600)
+        assert lease is not None
+        with pytest.raises(HeldBack) as held:
+            opened.door.send(get(source.url()), passage(rate=single, deadline_s=10))
+        assert held.value.reason is Reason.CONCURRENCY
+        assert len(source.asked) == 3
+        opened.gate.leases.release(lease)
+        opened.door.send(get(source.url()), passage(rate=single, deadline_s=10))
+
+
+def test_a_lease_lasts_as_long_as_the_slot_is_waited_for(opened: Opened) -> None:
+    slow = RatePolicy(refill_per_s=1 / 600, max_concurrent=1)
+    other = RateGate(opened.engine, clock=opened.clock, now_us=opened.clock.now_us)
+    seen: list[bool] = []
+
+    def prepare(request: httpx.Request, last: httpx.Response | None) -> httpx.Request:
+        seen.append(other.leases.take("source/works", 1, ttl_s=60) is not None)
+        return request
+
+    with serving(answer(200)) as source:
+        for _ in range(2):
+            opened.door.send(get(source.url()), passage(rate=slow, prepare=prepare, deadline_s=900))
+    assert opened.clock.monotonic() > 590
+    assert seen == [False, False]
 
 
 def test_waiting_hears_that_the_caller_gave_up(opened: Opened) -> None:

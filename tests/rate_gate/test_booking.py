@@ -92,7 +92,7 @@ class Source:
     prefetch=st.sampled_from([1, 1, 4]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_a_source_that_counts_never_refuses(
     engine: Engine, policy: RatePolicy, pauses: list[int], prefetch: int, seed: int
