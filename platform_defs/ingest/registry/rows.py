@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Table, or_, select
@@ -12,6 +12,9 @@ from platform_defs.store.tables.registry import reg_expr_field_dict, reg_provena
 
 Row = Mapping[str, Any]
 ACTIVE = "ACTIVE"
+# Definitions are built at once after a load, perhaps on a machine whose clock is behind: a row that begins this soon
+# counts already, or else nobody would look again when it does.
+CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,10 @@ def read_registry(connection: Connection, now: datetime, codes: Sequence[str] | 
 def rows_in_effect(
     connection: Connection, table: Table, now: datetime, codes: Sequence[str] | None = None
 ) -> list[Row]:
+    moment = now + CLOCK_TOLERANCE
     query = select(table).where(
-        table.c.effective_from <= now,
-        or_(table.c.effective_to.is_(None), table.c.effective_to > now),
+        table.c.effective_from <= moment,
+        or_(table.c.effective_to.is_(None), table.c.effective_to > moment),
         table.c.lifecycle_status_code == ACTIVE,
     )
     if codes is not None:

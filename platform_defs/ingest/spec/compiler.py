@@ -14,6 +14,7 @@ from platform_defs.ingest.spec.checks import check_spec, degradations
 from platform_defs.ingest.spec.merging import Finding, Findings
 from platform_defs.ingest.spec.model import CompiledSpec
 from platform_defs.ingest.spec.parts import draft_spec
+from platform_defs.ingest.spec.shape_checks import readable_rows
 from platform_defs.store.engine import read
 from platform_defs.store.tables.registry import reg_prov_endpoint_def
 
@@ -126,6 +127,8 @@ def _compile(
     rows: RegistryRows, endpoint: Row, operation: Operation, overrides: Mapping[str, Any] | None, now: datetime
 ) -> tuple[CompiledSpec | None, list[Finding]]:
     findings = Findings()
+    rows = readable_rows(rows, endpoint, operation, findings)
+    endpoint = find_endpoint(rows, endpoint["provenance_code"], endpoint["endpoint_name"], operation)
     draft = draft_spec(rows, endpoint, operation, overrides, findings)
     check_spec(draft, rows, now, findings)
     if findings.all:

@@ -1,5 +1,6 @@
 """Loading a Registry file: all or nothing, a change as a new effective row, and nothing where nothing changed."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -54,6 +55,20 @@ def test_loading_the_same_file_again_changes_nothing(engine: Engine) -> None:
 def test_a_preset_is_loaded_once(engine: Engine, name: str) -> None:
     assert load_text(engine, read_preset(name).decode()) != []
     assert load_text(engine, read_preset(name).decode(), now=LATER) == []
+
+
+def test_a_load_by_a_clock_that_is_ahead_counts_at_once(engine: Engine) -> None:
+    load_text(engine, GOOD, now=NOW + timedelta(seconds=20))
+    assert [each.provenance_code for each in compile_all(engine, NOW)] == ["demo"]
+    assert load_text(engine, GOOD) == []
+
+
+def test_loads_at_once_store_each_row_once(engine: Engine) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        changes = list(pool.map(lambda _: load_text(engine, GOOD), range(4)))
+    assert sorted(map(bool, changes)) == [False, False, False, True]
+    assert len(all_rows(engine, tables.reg_prov_rate_limit_cfg)) == 1
+    assert version(engine) == 1
 
 
 def test_what_a_file_no_longer_names_ends_and_other_sources_stay(engine: Engine) -> None:

@@ -111,6 +111,17 @@ CASES: list[tuple[Table, dict[str, Any], dict[str, Any], str]] = [
     (PARAMS, {"location_code": "COOKIE"}, {"std_key": "from"}, "location_code (items): expected one of BODY, HEADER"),
     # 8: cursor, direction and namespace
     (WINDOW, {"offset_type_code": "ID"}, {}, "offset_type_code: expected TIME for HARVEST, got ID"),
+    # JSON that was written by hand
+    (HTTP, {"default_headers_json": ["Accept"]}, {}, "default_headers_json: expected an object of texts"),
+    (
+        ENDPOINT,
+        {"output_fields_json": {"title": "$.t"}},
+        SEARCH,
+        "output_fields_json (items): expected a list of objects",
+    ),
+    (RETRY, {"retry_http_status_json": "500"}, {}, "retry_http_status_json: expected a list of HTTP statuses"),
+    (CAPABILITY, {"allowed_functions_json": "now"}, {}, "allowed_functions_json: expected a list of texts"),
+    (WINDOW, {"window_size_value": 2**31}, {}, "window_size_value: expected a window of less than a hundred years"),
     # addresses and templates
     (HTTP, {"base_url_override": "http://demo.test"}, {}, "base_url_override: expected https, got http://demo.test"),
     (HTTP, {"base_url_override": "https://u:p@demo.test"}, {}, "base_url_override: expected no user and password"),
