@@ -20,6 +20,7 @@ from platform_defs.ingest.registry.sections import (
     default_value,
     key_columns,
 )
+from platform_defs.ingest.spec.merging import Finding
 from platform_defs.store.tables.registry import reg_expr_field_dict, reg_provenance
 from platform_defs.yaml_lines import Fields, NotYaml, Problem, line_of, read_document
 
@@ -65,13 +66,22 @@ class RegistryFile:
     def codes(self) -> list[str]:
         return [source.values["provenance_code"] for source in self.sources]
 
-    def line_of(self, code: str, endpoint: str | None, table: str, column: str) -> int:
-        """The line that decides a column of a table for an endpoint; else that of the endpoint or the source."""
-        near = [row for row in self.rows if row.values["provenance_code"] == code and row.table.name == table]
-        # the endpoint's own row is nearer than the source's
-        for row in sorted(near, key=lambda each: each.values.get("endpoint_name") != endpoint):
-            if row.values.get("endpoint_name") in (endpoint, None) and column in row.lines:
-                return row.lines[column]
+    def line_of(self, code: str, endpoint: str, operation: str, finding: Finding) -> int:
+        """The line that decides a column for an endpoint and an operation; else that of the endpoint or the source."""
+        deciding = [
+            row
+            for row in self.rows
+            if row.values["provenance_code"] == code
+            and row.table.name == finding.table
+            and row.values.get("endpoint_name") in (endpoint, None)
+            and row.values["operation_type"] in (operation, ALL)
+            and finding.column in row.lines
+            and finding.key in (None, *row.key)
+        ]
+        # the strongest row decides: the endpoint's before the source's, the operation's before that for all
+        strength = [(row.values.get("endpoint_name") is None, row.values["operation_type"] == ALL) for row in deciding]
+        if deciding:
+            return deciding[strength.index(min(strength))].lines[finding.column]
         for row in self.rows:
             is_endpoint = row.table is ENDPOINT.table and row.values["provenance_code"] == code
             if is_endpoint and row.values.get("endpoint_name") == endpoint:

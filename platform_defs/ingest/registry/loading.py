@@ -68,9 +68,9 @@ def load(engine: Engine, file: RegistryFile, *, now: datetime) -> list[Change]:
         moment = _apply(connection, changes, now)
         rows = read_registry(connection, moment, file.codes)
         problems = [
-            Problem(file.line_of(code, finding.endpoint, finding.table, finding.column), f"{code}: {finding}")
+            Problem(file.line_of(code, endpoint, operation, finding), f"{code}: {finding}")
             for code in file.codes
-            for finding in findings_of_source(rows, code, moment)
+            for endpoint, operation, finding in findings_of_source(rows, code, moment)
         ]
         _raise_problems(file, problems)
         return changes

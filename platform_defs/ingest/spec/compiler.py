@@ -74,15 +74,16 @@ def compile_all(registry: Engine | RegistryRows, now: datetime) -> list[Compiled
     return found
 
 
-def findings_of_source(rows: RegistryRows, code: str, now: datetime) -> list[Finding]:
-    """All that keeps endpoints of one source from being compiled, each finding once."""
-    found: dict[Finding, None] = {}
+def findings_of_source(rows: RegistryRows, code: str, now: datetime) -> list[tuple[str, Operation, Finding]]:
+    """All that keeps endpoints of one source from being compiled, with the endpoint and operation concerned."""
+    found = []
     for source, endpoint_name in searchable_endpoints(rows):
         for operation in Operation if source == code else ():
             endpoint = find_endpoint(rows, code, endpoint_name, operation)
             if operation is not Operation.UPDATE or endpoint["linked_endpoint_name"] is not None:
-                found |= dict.fromkeys(_compile(rows, endpoint, operation, None, now)[1])
-    return list(found)
+                findings = _compile(rows, endpoint, operation, None, now)[1]
+                found += [(finding.endpoint or endpoint_name, operation, finding) for finding in findings]
+    return found
 
 
 def read_rows(registry: Engine | RegistryRows, now: datetime, code: str | None = None) -> RegistryRows:

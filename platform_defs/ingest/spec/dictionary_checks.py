@@ -43,7 +43,8 @@ def check_codes(draft: Draft, rows: RegistryRows, findings: Findings) -> None:
             known = sorted(rows.dictionary.get(kind, frozenset()) & set(BUILT_IN[kind]))
             if value not in known:
                 endpoint = row.get("endpoint_name")
-                findings.add(table, column, f"expected one of {', '.join(known) or 'none'}, got {value!r}", endpoint)
+                expected = f"expected one of {', '.join(known) or 'none'}, got {value!r}"
+                findings.add(table, column, expected, endpoint, row.get("std_key"))
 
 
 def _rows_of(draft: Draft) -> Iterator[tuple[Table, Row]]:

@@ -21,6 +21,8 @@ class Finding:
     column: str
     text: str
     endpoint: str | None = None
+    # which of several rows of the table: a parameter's standard key
+    key: str | None = None
 
     def __str__(self) -> str:
         where = f"{self.table}.{self.column}"
@@ -33,9 +35,11 @@ class Findings:
 
     all: list[Finding] = field(default_factory=list)
 
-    def add(self, table: Table | str, column: str, text: str, endpoint: str | None = None) -> None:
+    def add(
+        self, table: Table | str, column: str, text: str, endpoint: str | None = None, key: str | None = None
+    ) -> None:
         name = table if isinstance(table, str) else table.name
-        finding = Finding(name, column, text, endpoint)
+        finding = Finding(name, column, text, endpoint, key)
         if finding not in self.all:
             self.all.append(finding)
 

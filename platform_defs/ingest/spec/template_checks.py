@@ -98,31 +98,32 @@ class _CallCheck:
         if param.expr is None and param.default is None:
             if param.required:
                 expected = f"{param.name}: expected an expression or a default, because it is required"
-                self._findings.add(table, "expr_template", expected, self._call.endpoint_name)
+                self._findings.add(table, "expr_template", expected, self._call.endpoint_name, param.std_key)
             return
         compiler = compile_headers if param.location is Location.HEADER else compile_query
-        self._check(table, "value_pattern", lambda: compile_check(pattern=param.pattern))
+        self._check(table, "value_pattern", lambda: compile_check(pattern=param.pattern), param.std_key)
         template = param.expr if param.expr is not None else str(param.default)
         self._check(
             table,
             "expr_template",
             lambda: compiler([Field(name=param.name, template=template, default=param.default)]),
+            param.std_key,
         )
 
-    def _check(self, table: str, column: str, compile_it: Callable[[], Any]) -> None:
+    def _check(self, table: str, column: str, compile_it: Callable[[], Any], key: str | None = None) -> None:
         try:
             compiled = compile_it()
         except CompileError as error:
-            self._findings.add(table, column, str(error), self._call.endpoint_name)
+            self._findings.add(table, column, str(error), self._call.endpoint_name, key)
             return
         functions: frozenset[str] = getattr(compiled, "functions", frozenset())
         references: frozenset[Reference] = getattr(compiled, "references", frozenset())
         if forbidden := sorted(functions - self._allowed):
             expected = f"expected only functions that reg_prov_expr_capability allows, got {', '.join(forbidden)}"
-            self._findings.add(table, column, expected, self._call.endpoint_name)
+            self._findings.add(table, column, expected, self._call.endpoint_name, key)
         if unknown := unknown_references(references, self._names):
             expected = f"expected names among {', '.join(self._names)}, got {', '.join(unknown)}"
-            self._findings.add(table, column, expected, self._call.endpoint_name)
+            self._findings.add(table, column, expected, self._call.endpoint_name, key)
 
 
 def _check_path(findings: Findings, table: str, column: str, path: str | None, endpoint: str | None) -> None:

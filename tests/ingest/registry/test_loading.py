@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from platform_defs.store.engine import read
 from platform_defs.store.tables import registry as tables
 from platform_defs.work.definition_versions import read_versions
 from tests.ingest.registry.making import GOOD, NOW, load_text
+from tests.needs import ROOT
 
 LATER = NOW + timedelta(hours=1)
 
@@ -205,3 +207,25 @@ def test_dictionaries_are_seeded_and_extended_by_a_file(engine: Engine) -> None:
         item = tables.sys_dict_item.c
         assert connection.scalar(select(item.item_name).where(item.type_code == "subject")) == "Medicine"
         assert connection.scalar(select(func.count()).where(item.type_code == "http_method")) == 2
+
+
+def test_the_example_of_the_documentation_is_a_file_that_loads(engine: Engine) -> None:
+    text = Path(ROOT, "docs", "ingest.md").read_text(encoding="utf-8")
+    example = text.partition("```yaml\n")[2].partition("```")[0]
+    assert load_text(engine, example) != []
+    assert set(compile_all(engine, NOW)[0].specs) == set(Operation)
+
+
+def test_a_problem_of_an_endpoint_is_told_at_its_own_line(engine: Engine) -> None:
+    content = GOOD.replace("        output:", "        retry: {max_retries: 99}\n        output:")
+    with pytest.raises(RegistryFileError) as refused:
+        load_text(engine, content)
+    (problem,) = refused.value.problems
+    assert problem.startswith("sources.yaml:42: demo: reg_prov_retry_cfg.max_retry_times"), problem
+
+
+def test_a_problem_of_a_parameter_is_told_at_its_own_line(engine: Engine) -> None:
+    with pytest.raises(RegistryFileError) as refused:
+        load_text(engine, GOOD.replace("window.to, 'ISO'", "window.end, 'ISO'"))
+    (problem,) = refused.value.problems
+    assert problem.startswith("sources.yaml:41: demo: reg_prov_api_param_map.expr_template (items)"), problem

@@ -226,3 +226,12 @@ def test_paths_of_the_field_dictionary_hold_where_the_endpoint_says_nothing() ->
     assert found.spec.search is not None
     assert found.spec.search.response.items_path == "$.data"
     assert found.origins["search.response.items_path"] == "reg_expr_field_dict"
+
+
+def test_parameters_of_a_source_are_those_of_its_searches() -> None:
+    content = GOOD.replace("    endpoints:\n", "    params: [{key: lang, name: lang, default: en}]\n    endpoints:\n")
+    spec = compiled(content, Operation.UPDATE).spec
+    assert spec.search is not None
+    assert spec.detail is not None
+    assert "lang" in [param.name for param in spec.search.params]
+    assert [param.name for param in spec.detail.params] == ["id"]
