@@ -61,7 +61,7 @@ class Passes:
                 said = "WAIT"
                 if lease is not None and decision.wait_s > _SHORT_WAIT_S:
                     self._gate.leases.extend(lease, ttl_s=decision.wait_s + self._lease_s(passage))
-                self.wait(decision.wait_s, passage, facts)
+                self._wait_for_slot(decision, passage, facts)
             permit = decision.permit
             if permit is not None:
                 waited_s = self._clock.monotonic() - began
@@ -74,6 +74,14 @@ class Passes:
     def wait(self, seconds: float, passage: Passage, facts: Facts) -> None:
         if self._clock.wait(seconds, passage.cancel):
             raise Cancelled(f"{passage.key}: cancelled while waiting", facts)
+
+    def _wait_for_slot(self, decision: WaitUntil, passage: Passage, facts: Facts) -> None:
+        try:
+            self.wait(decision.wait_s, passage, facts)
+        except Cancelled:
+            if decision.permit is not None:
+                self._gate.give_up(decision.permit, passage.rate)
+            raise
 
     def _lease(self, passage: Passage, facts: Facts, limit: int, until: float) -> Lease:
         began = self._clock.monotonic()

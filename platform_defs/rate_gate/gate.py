@@ -51,7 +51,7 @@ class RateGate:
         self.clock = clock or Clock()
         self._random = random.Random(seed)
         self._table = GateTable(engine, now_us)
-        self._outage = Outage(self.clock)
+        self._outage = Outage(self.clock, on_return=self._tell_pauses)
         self._headers = HeaderFollower(self._table)
         self.leases = RequestLeases(engine, self._outage, now_us)
         self._lock = threading.Lock()
@@ -100,8 +100,12 @@ class RateGate:
                 standing = None
             is_good = standing is None or standing.cool_s <= 0
         if not is_good:
-            memory.carry(-permit.cost)
+            self.give_up(permit, policy)
         return is_good
+
+    def give_up(self, permit: Permit, policy: RatePolicy) -> None:
+        """Tells that a permit was not used: its slot is lost, but the quotas do not count it."""
+        self._memory(permit.key, policy).carry(-permit.cost)
 
     def feedback(self, key: str, policy: RatePolicy, signal: Signal) -> Reaction:
         """Reports what a request led to. An ordinary success costs no statement."""
@@ -113,7 +117,7 @@ class RateGate:
         demotes = signal.outcome in (Outcome.RATE_LIMITED, Outcome.TRANSIENT)
         try:
             for tell in self._news(key, memory, signal, cool_s, demotes):
-                self._outage.attempt(tell, on_return=self._return)
+                self._outage.attempt(tell)
         except DatabaseSilent:
             if demotes:
                 memory.slow_down_locally()
@@ -160,9 +164,7 @@ class RateGate:
 
     def _book(self, key: str, memory: KeyMemory, cost: int, many: int, deadline_s: float) -> Decision:
         try:
-            return self._outage.attempt(
-                lambda: self._book_in_database(key, memory, cost, many, deadline_s), on_return=self._return
-            )
+            return self._outage.attempt(lambda: self._book_in_database(key, memory, cost, many, deadline_s))
         except DatabaseSilent:
             return self._book_locally(key, memory, cost, deadline_s)
 
@@ -254,7 +256,7 @@ class RateGate:
             news += self._headers.news(key, memory, signal.limits, self.clock.monotonic())
         return news
 
-    def _return(self) -> None:
+    def _tell_pauses(self) -> None:
         """After an outage the other processes learn of the pauses that sources asked this one for."""
         now = self.clock.monotonic()
         with self._lock:
@@ -263,7 +265,6 @@ class RateGate:
             memory.local_divisor = 1.0
             if memory.held_until <= now:
                 continue
-            self._table.add(key)
             self._table.complain(
                 key,
                 memory.policy,

@@ -9,6 +9,8 @@ from platform_defs.rate_gate.decisions import Permit
 from platform_defs.rate_gate.policy import DEFAULT_RATE, RatePolicy
 
 _HISTORY = 128
+# so many tasks are remembered before those without a slot ahead are forgotten
+_TASKS = 256
 _NEVER = float("-inf")
 # instants of slots that are being booked and not known yet
 _UNKNOWN = float("inf")
@@ -44,6 +46,8 @@ class KeyMemory:
     def reserve(self, task: str, now: float) -> float | None:
         """Notes that the task is about to book a slot; if it has as many ahead as it may: when the first is past."""
         with self.lock:
+            if len(self.ahead) > _TASKS:
+                self.ahead = {name: slots for name, slots in self.ahead.items() if max(slots) > now}
             slots = [slot for slot in self.ahead.get(task, ()) if slot > now]
             if len(slots) >= self.policy.quantum:
                 self.ahead[task] = slots

@@ -28,13 +28,15 @@ class DatabaseSilent(Exception):
 class Outage:
     """Runs what needs the database, and remembers when the database did not answer."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, on_return: Callable[[], None] = lambda: None) -> None:
+        """`on_return` is called when the database answers for the first time after an outage."""
         self._clock = clock
+        self._on_return = on_return
         self._lock = threading.Lock()
         self._retry_at: float | None = None
 
-    def attempt(self, work: Callable[[], T], *, on_return: Callable[[], None] = lambda: None) -> T:
-        """Raises DatabaseSilent if there is no answer; `on_return` is called when the first one comes after that."""
+    def attempt(self, work: Callable[[], T]) -> T:
+        """Raises DatabaseSilent if there is no answer. `work` must ask the database something, or it proves nothing."""
         with self._lock:
             if self._retry_at is not None:
                 now = self._clock.monotonic()
@@ -45,7 +47,7 @@ class Outage:
         if self._end():
             # what was done is done: that the database falls silent again concerns the next one
             with suppress(DatabaseSilent):
-                self._noticing(on_return)
+                self._noticing(self._on_return)
         return result
 
     def _noticing(self, work: Callable[[], T]) -> T:

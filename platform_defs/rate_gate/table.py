@@ -52,7 +52,7 @@ class Booking:
 
 
 class GateTable:
-    """Every method is one statement, which commits by itself."""
+    """Every method is one statement, which commits by itself; a key's first one may take two more."""
 
     def __init__(self, engine: Engine, now_us: Callable[[], int] | None = None) -> None:
         self._engine = engine
@@ -143,7 +143,9 @@ class GateTable:
             "circuit_threshold": policy.circuit_threshold or _UNLIMITED,
             "circuit_us": _micro(circuit_s),
         }
-        self._write(self._complaint, values)
+        if not self._write(self._complaint, values):
+            self.add(key)
+            self._write(self._complaint, values)
 
     def recover(self, key: str) -> None:
         self._write(self._recovery, {"key": key})
@@ -155,8 +157,11 @@ class GateTable:
         values = {"key": key, "left": left, "reset_us": _micro(reset_s), "same_us": _micro(SAME_WINDOW_S)}
         self._write(self._window, values)
 
-    def _write(self, statement: Prepared, values: dict[str, Any]) -> None:
-        transact(self._engine, lambda connection: self._run(statement, connection, values), attempts=_ATTEMPTS)
+    def _write(self, statement: Prepared, values: dict[str, Any]) -> int:
+        """How many rows the statement found."""
+        return transact(
+            self._engine, lambda connection: self._run(statement, connection, values).rowcount, attempts=_ATTEMPTS
+        )
 
     def _run(self, statement: Prepared, connection: Connection, values: dict[str, Any]) -> CursorResult[Any]:
         return statement.run(connection, values | self._clock.values())

@@ -197,13 +197,16 @@ def test_a_lease_lasts_as_long_as_the_slot_is_waited_for(opened: Opened) -> None
 
 def test_waiting_hears_that_the_caller_gave_up(opened: Opened) -> None:
     cancel = threading.Event()
-    slow = RatePolicy(refill_per_s=0.01)
+    slow = RatePolicy(refill_per_s=0.01, quota_hourly=10)
     with serving(answer(200)) as source:
         opened.door.send(get(source.url()), passage(rate=slow, cancel=cancel))
         cancel.set()
         with pytest.raises(Cancelled):
             opened.door.send(get(source.url()), passage(rate=slow, cancel=cancel))
-    assert len(source.asked) == 1
+        opened.clock.advance(1000)
+        opened.door.send(get(source.url()), passage(rate=slow))
+    assert len(source.asked) == 2
+    assert opened.gate.standing("source/works", slow).hour_left == 8
 
 
 def test_a_gate_that_stays_closed_says_until_when(opened: Opened) -> None:

@@ -258,6 +258,18 @@ def test_a_permit_that_was_not_used_is_not_counted(two: Two) -> None:
     assert two.one.standing(KEY, policy).hour_left == 1
 
 
+def test_a_pause_for_a_key_that_was_never_booked_counts_too(two: Two) -> None:
+    two.one.feedback(KEY, TEN, replace(LIMITED, limits=Limits(retry_after_s=20)))
+    assert rejection(two.other).reason is Reason.COOLING_DOWN
+
+
+def test_tasks_that_are_over_are_forgotten(two: Two) -> None:
+    for number in range(1000):
+        two.one.acquire(KEY, TEN, task=str(number))
+        two.advance(1)
+    assert len(two.one._keys[KEY].ahead) < 300
+
+
 def test_a_request_may_cost_several_units(two: Two) -> None:
     exact = replace(TEN, jitter=(0, 0), burst=5)
     assert wait_s(two.one, exact, cost=3) == 0
