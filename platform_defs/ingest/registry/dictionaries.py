@@ -1,6 +1,7 @@
 """The system dictionaries: codes that the platform understands, and those that Registry files add."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 
 from sqlalchemy import Connection
@@ -18,10 +19,12 @@ from platform_defs.ingest.codes import (
     RepeatedToken,
     Trigger,
 )
-from platform_defs.ingest.registry.file import DictionaryItem
+from platform_defs.ingest.registry.file import DictionaryAlias, DictionaryItem
 from platform_defs.ingest.registry.values import UNIT_SECONDS
-from platform_defs.store.tables.registry import sys_dict_item, sys_dict_type
+from platform_defs.store.tables.registry import sys_dict_item, sys_dict_item_alias, sys_dict_type
 from platform_defs.store.upsert import upsert
+
+_ALIAS_KEY = ("type_code", "source_system", "external_code")
 
 
 def _codes_of(kind: type[StrEnum]) -> tuple[str, ...]:
@@ -75,3 +78,8 @@ def store_dictionaries(connection: Connection, types: Mapping[str, str], items: 
         for number, item in enumerate(items)
     ]
     upsert(connection, sys_dict_item, rows, key=["type_code", "item_code"], update="nothing")
+
+
+def store_aliases(connection: Connection, aliases: Sequence[DictionaryAlias]) -> None:
+    """A source has one code for an item; the file's is the one that holds."""
+    upsert(connection, sys_dict_item_alias, [asdict(alias) for alias in aliases], key=_ALIAS_KEY)

@@ -50,6 +50,16 @@ class DictionaryItem:
     item_name: str
 
 
+@dataclass(frozen=True)
+class DictionaryAlias:
+    """The code that a source has for an item of a dictionary."""
+
+    type_code: str
+    item_code: str
+    source_system: str
+    external_code: str
+
+
 @dataclass
 class RegistryFile:
     """Everything in a file that can be understood, and all that cannot."""
@@ -60,6 +70,7 @@ class RegistryFile:
     field_keys: list[FileRow] = field(default_factory=list)
     dictionary_types: dict[str, str] = field(default_factory=dict)
     dictionary_items: list[DictionaryItem] = field(default_factory=list)
+    dictionary_aliases: list[DictionaryAlias] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -288,11 +299,18 @@ def _read_dictionary(node: yaml.Node, file: RegistryFile) -> None:
         return
     file.dictionary_types[kind.value] = kind.value if name is None else name.value
     for inner in fields.items("items"):
-        item = Fields.of(inner, "dictionary item", file.problems, ("code",), ("name",))
+        item = Fields.of(inner, "dictionary item", file.problems, ("code",), ("name", "aliases"))
         code, label = item.text("code", longest=64, plain=True), item.text("name", longest=128)
         if code is not None:
             label_text = code.value if label is None else label.value
             file.dictionary_items.append(DictionaryItem(kind.value, code.value, label_text))
+            for alias_node in item.items("aliases"):
+                alias = Fields.of(alias_node, "alias", file.problems, ("source", "code"))
+                source, external = alias.text("source", longest=64), alias.text("code", longest=128, plain=True)
+                if source is not None and external is not None:
+                    file.dictionary_aliases.append(
+                        DictionaryAlias(kind.value, code.value, source.value, external.value)
+                    )
 
 
 def _read_field_key(node: yaml.Node, file: RegistryFile) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, func, insert, select, update
 
 from platform_defs.ingest.errors import IngestError, RegistryFileError, UnknownEndpoint
-from platform_defs.ingest.registry.dictionaries import seed_dictionaries, store_dictionaries
+from platform_defs.ingest.registry.dictionaries import seed_dictionaries, store_aliases, store_dictionaries
 from platform_defs.ingest.registry.file import FileRow, RegistryFile, with_base_url
 from platform_defs.ingest.registry.rows import Row, read_registry, rows_in_effect
 from platform_defs.ingest.registry.sections import ALL, CONFIGURATIONS, EFFECTIVE_TABLES, data_columns, key_columns
@@ -63,6 +63,7 @@ def load(engine: Engine, file: RegistryFile, *, now: datetime) -> list[Change]:
         _lock(connection)
         seed_dictionaries(connection)
         store_dictionaries(connection, file.dictionary_types, file.dictionary_items)
+        store_aliases(connection, file.dictionary_aliases)
         _store_field_keys(connection, file)
         changes = _changes_of_file(connection, file, now)
         moment = _apply(connection, changes, now)

@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, or_, select
 
+from platform_defs.ingest.registry.code_columns import CODE_COLUMNS
 from platform_defs.ingest.registry.sections import ALL, EFFECTIVE_TABLES, key_columns
-from platform_defs.store.tables.registry import reg_expr_field_dict, reg_provenance, sys_dict_item
+from platform_defs.store.tables.registry import reg_expr_field_dict, reg_provenance, sys_dict_item, sys_dict_item_alias
 
 Row = Mapping[str, Any]
 ACTIVE = "ACTIVE"
@@ -56,9 +57,13 @@ def read_registry(connection: Connection, now: datetime, codes: Sequence[str] | 
     paths = select(reg_expr_field_dict.c.field_key, reg_expr_field_dict.c.default_path).where(
         reg_expr_field_dict.c.is_active, reg_expr_field_dict.c.default_path.is_not(None)
     )
+    aliases = _read_aliases(connection)
     return RegistryRows(
         sources={row["provenance_code"]: dict(row) for row in connection.execute(source).mappings()},
-        tables={table.name: rows_in_effect(connection, table, now, codes) for table in EFFECTIVE_TABLES},
+        tables={
+            table.name: [_without_aliases(table, row, aliases) for row in rows_in_effect(connection, table, now, codes)]
+            for table in EFFECTIVE_TABLES
+        },
         dictionary={kind: frozenset(found) for kind, found in dictionary.items()},
         field_paths={row.field_key: row.default_path for row in connection.execute(paths)},
     )
@@ -80,3 +85,20 @@ def rows_in_effect(
     for row in connection.execute(query.order_by(table.c.effective_from, table.c.id)).mappings():
         youngest[tuple(row[name] for name in names)] = dict(row)
     return list(youngest.values())
+
+
+def _read_aliases(connection: Connection) -> Mapping[tuple[str, str, str], str]:
+    """(type, source, the source's own code) -> the dictionary's code."""
+    alias = sys_dict_item_alias.c
+    query = select(alias.type_code, alias.source_system, alias.external_code, alias.item_code)
+    return {(kind, source, external): code for kind, source, external, code in connection.execute(query)}
+
+
+def _without_aliases(table: Table, row: Row, aliases: Mapping[tuple[str, str, str], str]) -> Row:
+    """The row with the dictionary's codes in place of those that its source has for them."""
+    found = {
+        column: aliases[kind, row["provenance_code"], row[column]]
+        for column, kind in CODE_COLUMNS.get(table, {}).items()
+        if (kind, row["provenance_code"], row[column]) in aliases
+    }
+    return {**row, **found} if found else row

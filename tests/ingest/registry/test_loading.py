@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, func, select
 
-from platform_defs.ingest.codes import Operation
+from platform_defs.ingest.codes import Operation, PaginationType
 from platform_defs.ingest.errors import IngestError, RegistryFileError, UnknownEndpoint
 from platform_defs.ingest.registry.file import read_file
 from platform_defs.ingest.registry.loading import ChangeKind, diff, load, set_base_url
@@ -229,3 +229,16 @@ def test_a_problem_of_a_parameter_is_told_at_its_own_line(engine: Engine) -> Non
         load_text(engine, GOOD.replace("window.to, 'ISO'", "window.end, 'ISO'"))
     (problem,) = refused.value.problems
     assert problem.startswith("sources.yaml:41: demo: reg_prov_api_param_map.expr_template (items)"), problem
+
+
+def test_a_source_may_have_its_own_word_for_a_code(engine: Engine) -> None:
+    word = GOOD.replace("type: OFFSET", "type: SKIP")
+    with pytest.raises(RegistryFileError, match="pagination_mode_code: expected one of OFFSET"):
+        load_text(engine, word)
+    aliases = (
+        "dictionaries:\n  - {type: pagination_mode, items: [{code: OFFSET, aliases: [{source: demo, code: SKIP}]}]}\n"
+    )
+    load_text(engine, aliases + word)
+    spec = compile_spec(engine, "demo", "items", Operation.HARVEST, now=NOW).spec
+    assert spec.pagination.type is PaginationType.OFFSET
+    assert load_text(engine, aliases + word, now=LATER) == []
