@@ -37,7 +37,7 @@ def command() -> None:
 
 
 @contextmanager
-def _opened(threads: int) -> Iterator[IngestEnvironment]:
+def _open_environment(threads: int) -> Iterator[IngestEnvironment]:
     # imported here: `platform ingest --help` needs no HTTP client
     from platform_defs.http_door.door import Door
     from platform_defs.ingest.spec.compiler import compile_spec
@@ -83,7 +83,7 @@ def run(
     Without --from a harvest takes what is due since its watermark.
     """
     context = TriggerContext(Trigger.MANUAL, "command", params={"from": start, "to": end, "bucket": bucket})
-    with _opened(threads) as environment:
+    with _open_environment(threads) as environment:
         try:
             spec = environment.compile(code, endpoint, Operation(operation.upper())).spec
             results = _fetch(environment, spec, context, start, end, bucket, as_json)
@@ -102,7 +102,7 @@ def run(
 @click.option("--once", is_flag=True, help="Stop when no task is due.")
 def execute(threads: int, once: bool) -> None:
     """Work on whatever tasks are due, as one executor among others, until SIGTERM or Ctrl-C."""
-    with _opened(threads) as environment:
+    with _open_environment(threads) as environment:
         executor = Executor(environment.engine, environment.open_source, threads=threads)
         for number in (signals.SIGTERM, signals.SIGINT):
             signals.signal(number, lambda *_: executor.cancel.set())

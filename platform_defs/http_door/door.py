@@ -116,7 +116,9 @@ class Door:
                 raise self._final_error(request, answer, facts)
             elif number < passage.retry.max_attempts:
                 self._pause(request, answer, passage, facts, number, until)
-        raise Exhausted(f"{_shown(request)}: {_described(answer)} after {_times(number)}", facts, response=last)
+        raise Exhausted(
+            f"{_request_text(request)}: {_answer_text(answer)} after {_times(number)}", facts, response=last
+        )
 
     def _attempt(
         self, request: httpx.Request, passage: Passage, facts: Facts, until: float, last: httpx.Response | None
@@ -132,7 +134,7 @@ class Door:
             try:
                 request = redirected_request(request, answer.response, passage.redirects, hops)
             except NotFollowed as error:
-                message = f"{_shown(request)}: redirect to {error.location} refused: {error}"
+                message = f"{_request_text(request)}: redirect to {error.location} refused: {error}"
                 raise RedirectRefused(message, facts, location=error.location) from None
             facts.redirects += 1
 
@@ -188,9 +190,9 @@ class Door:
         try:
             response = self._response(request, passage, facts)
         except CancelHeard:
-            raise Cancelled(f"{_shown(request)}: cancelled while it was under way", facts) from None
+            raise Cancelled(f"{_request_text(request)}: cancelled while it was under way", facts) from None
         except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:
-            raise InvalidRequest(f"{_shown(request)}: cannot be sent: {error}", facts) from None
+            raise InvalidRequest(f"{_request_text(request)}: cannot be sent: {error}", facts) from None
         except httpx.TransportError as error:
             age_s = self._clock.monotonic() - began
             return _Answer(Outcome.NO_ANSWER, Signal(Outcome.NO_ANSWER, age_s=age_s), error=error)
@@ -226,10 +228,10 @@ class Door:
             else:
                 body = read_body(response.stream, encoding, max_bytes=passage.max_bytes)
         except TooLarge:
-            message = f"{_shown(request)}: expected at most {passage.max_bytes} bytes, got more"
+            message = f"{_request_text(request)}: expected at most {passage.max_bytes} bytes, got more"
             raise UnreadableResponse(message, facts) from None
         except UnknownEncoding as error:
-            raise UnreadableResponse(f"{_shown(request)}: {error}", facts) from None
+            raise UnreadableResponse(f"{_request_text(request)}: {error}", facts) from None
         except CutOff:
             raise httpx.RemoteProtocolError("the compressed body ends in the middle") from None
         finally:
@@ -262,7 +264,7 @@ class Door:
         return is_transient and (has_not_acted or passage.may_repeat(request))
 
     def _final_error(self, request: httpx.Request, answer: _Answer, facts: Facts) -> Exhausted | Refused:
-        message = f"{_shown(request)}: {_described(answer)}"
+        message = f"{_request_text(request)}: {_answer_text(answer)}"
         is_transient = answer.outcome in (Outcome.NO_ANSWER, Outcome.RATE_LIMITED, Outcome.TRANSIENT)
         if answer.response is None or is_transient:
             return Exhausted(f"{message}, and it is not sent again", facts, response=answer.response)
@@ -275,23 +277,24 @@ class Door:
         cap_s, asked_s = passage.retry.retry_after_cap_s, answer.signal.limits.retry_after_s
         if asked_s is not None:
             if cap_s is not None and asked_s > cap_s and facts.cool_until is not None:
-                message = f"{_shown(request)}: asks for a pause of {asked_s:.0f} s, more than the {cap_s:.0f} s allowed"
+                pauses = f"asks for a pause of {asked_s:.0f} s, more than the {cap_s:.0f} s allowed"
+                message = f"{_request_text(request)}: {pauses}"
                 raise HeldBack(message, facts, reason=Reason.COOLING_DOWN, until=facts.cool_until)
             return
         pause_s = passage.retry.backoff_s(failures, self._random)
         if self._clock.monotonic() + pause_s > until:
-            message = f"{_shown(request)}: {_described(answer)}, and no time for another attempt"
+            message = f"{_request_text(request)}: {_answer_text(answer)}, and no time for another attempt"
             raise Exhausted(message, facts, response=answer.response)
-        _logger.info("%s: %s, trying again in %.1f s", _shown(request), _described(answer), pause_s)
+        _logger.info("%s: %s, trying again in %.1f s", _request_text(request), _answer_text(answer), pause_s)
         facts.waited_s += pause_s
         self._passes.wait(pause_s, passage, facts)
 
 
-def _shown(request: httpx.Request) -> str:
+def _request_text(request: httpx.Request) -> str:
     return f"{request.method} {url_without_query(request.url)}"
 
 
-def _described(answer: _Answer) -> str:
+def _answer_text(answer: _Answer) -> str:
     if answer.response is None:
         return f"no answer ({str(answer.error) or type(answer.error).__name__})"
     if answer.response.is_success:

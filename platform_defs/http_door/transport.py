@@ -81,12 +81,12 @@ def _as_httpx() -> Iterator[None]:
     try:
         yield
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-        raise _named(error) from error
+        raise _httpx_error(error) from error
     except (httpcore.UnsupportedProtocol, httpcore.ProxyError) as error:
-        raise _named(error) from error
+        raise _httpx_error(error) from error
 
 
-def _named(error: Exception) -> httpx.TransportError:
+def _httpx_error(error: Exception) -> httpx.TransportError:
     kind: Any = getattr(httpx, type(error).__name__, httpx.TransportError)
     named: httpx.TransportError = kind(str(error))
     return named

@@ -75,7 +75,7 @@ class Reaction:
 
 
 @dataclass(frozen=True)
-class Standing:
+class GateState:
     """What the gate knows of a key; waits in seconds from now."""
 
     rate_per_s: float

@@ -3,7 +3,7 @@
 import math
 from datetime import datetime, timedelta
 
-from platform_defs.rate_gate.decisions import Estimate, Reason, Standing
+from platform_defs.rate_gate.decisions import Estimate, GateState, Reason
 from platform_defs.rate_gate.policy import RatePolicy
 
 _HOUR_S = 3600.0
@@ -11,7 +11,7 @@ _DAY_S = 86_400.0
 
 
 def estimate_requests(
-    standing: Standing, policy: RatePolicy, horizon: timedelta, *, now: datetime, latency_s: float
+    standing: GateState, policy: RatePolicy, horizon: timedelta, *, now: datetime, latency_s: float
 ) -> Estimate:
     """The safety margins of the quotas are not planned with: they are what is left when a plan was wrong."""
     seconds = max(0.0, horizon.total_seconds())

@@ -12,11 +12,11 @@ from platform_defs.rate_gate.decisions import (
     Allow,
     Decision,
     Estimate,
+    GateState,
     Permit,
     Reaction,
     Reason,
     Reject,
-    Standing,
     WaitUntil,
 )
 from platform_defs.rate_gate.estimates import estimate_requests
@@ -123,7 +123,7 @@ class RateGate:
                 memory.slow_down_locally()
         return Reaction(demotes, self.clock.now() + timedelta(seconds=cool_s) if cool_s > 0 else None)
 
-    def standing(self, key: str, policy: RatePolicy) -> Standing:
+    def standing(self, key: str, policy: RatePolicy) -> GateState:
         """What the gate knows of the key now."""
         try:
             found = self._outage.attempt(lambda: self._table.standing(key, policy))
@@ -131,7 +131,7 @@ class RateGate:
             found = None
         if found is not None:
             return found
-        return Standing(policy.refill_per_s, hour_left=policy.quota_hourly, day_left=policy.quota_daily)
+        return GateState(policy.refill_per_s, hour_left=policy.quota_hourly, day_left=policy.quota_daily)
 
     def estimate(self, key: str, policy: RatePolicy, horizon: timedelta, *, latency_s: float = 1.0) -> Estimate:
         """How many requests a planner may count on within `horizon`; `latency_s` is how long one usually takes."""
@@ -296,7 +296,7 @@ class RateGate:
             return memory
 
 
-def _refusal(standing: Standing, cost: int, deadline_s: float) -> tuple[Reason, float] | None:
+def _refusal(standing: GateState, cost: int, deadline_s: float) -> tuple[Reason, float] | None:
     """Why nothing was booked and for how many seconds that holds; None: by now it can be booked."""
     if standing.day_left is not None and standing.day_left < cost:
         return Reason.QUOTA_DAILY, standing.day_ends_s

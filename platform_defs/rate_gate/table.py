@@ -8,7 +8,7 @@ from sqlalchemy import Connection, CursorResult, Engine
 from sqlalchemy.engine import URL
 
 from platform_defs.rate_gate import statements
-from platform_defs.rate_gate.decisions import Standing
+from platform_defs.rate_gate.decisions import GateState
 from platform_defs.rate_gate.policy import RatePolicy
 from platform_defs.rate_gate.sql import Prepared, StoreClock
 from platform_defs.rate_gate.statements import MICRO, SOFT_FLAG, WAIT_SHIFT
@@ -99,7 +99,7 @@ class GateTable:
             self._engine, lambda connection: upsert(connection, rate_gate, rows, key=["gate_key"], update="nothing")
         )
 
-    def standing(self, key: str, policy: RatePolicy, *, cost: int = 1) -> Standing | None:
+    def standing(self, key: str, policy: RatePolicy, *, cost: int = 1) -> GateState | None:
         """What the next booking would find; None for a key that was never used."""
         values = _values(key, policy, cost=cost, at_once=True)
         row = read(
@@ -109,7 +109,7 @@ class GateTable:
         )
         if row is None:
             return None
-        return Standing(
+        return GateState(
             rate_per_s=float(row["rate"]),
             next_slot_s=int(row["wait_us"]) / MICRO,
             cool_s=int(row["cool_us"]) / MICRO,

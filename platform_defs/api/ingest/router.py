@@ -40,7 +40,7 @@ async def signal(
     principal: Annotated[Principal, Depends(RequiresScope(SCOPE))],
     body: JsonBody,
 ) -> JSONResponse:
-    ids, reason = _parsed(body)
+    ids, reason = _parse_signals(body)
     engine = request.app.state.engine
     table = reg_prov_endpoint_def.c
     known = select(table.id).where(table.provenance_code == code, table.endpoint_name == endpoint).limit(1)
@@ -54,7 +54,7 @@ async def signal(
     return JSONResponse({"accepted": await run_in_threadpool(write)}, status_code=202)
 
 
-def _parsed(body: Any) -> tuple[list[str], str | None]:
+def _parse_signals(body: Any) -> tuple[list[str], str | None]:
     if not isinstance(body, dict):
         raise ApiError(400, "body: expected a JSON object with ids")
     ids, reason = body.get("ids"), body.get("reason")

@@ -189,7 +189,7 @@ def _plan(
         queued = _queue_slices(connection, plan, now)
         if not drafts:
             close_plan_if_done(connection, plan.id)  # an update bucket in which nothing is due
-        return _planned(connection, plan, continued=False, queued=queued)
+        return _planned_work(connection, plan, continued=False, queued=queued)
 
     return transact(engine, work)
 
@@ -209,7 +209,7 @@ def _continue_plan(connection: Connection, plan: Row[Any], now: datetime) -> Pla
         .values(status_code=TaskStatus.QUEUED, scheduled_at=now, lease_owner=None, leased_until=None, finished_at=None)
     )
     queued = connection.execute(again).rowcount + _queue_slices(connection, plan, now)
-    return _planned(connection, plan, continued=True, queued=queued)
+    return _planned_work(connection, plan, continued=True, queued=queued)
 
 
 def _queue_slices(connection: Connection, plan: Row[Any], now: datetime) -> int:
@@ -232,7 +232,7 @@ def _queue_slices(connection: Connection, plan: Row[Any], now: datetime) -> int:
     return queued
 
 
-def _planned(connection: Connection, plan: Row[Any], *, continued: bool, queued: int) -> PlannedWork:
+def _planned_work(connection: Connection, plan: Row[Any], *, continued: bool, queued: int) -> PlannedWork:
     status = connection.execute(select(ing_plan.c.status_code).where(ing_plan.c.id == plan.id)).scalar_one()
     generation = plan.slice_params["generation"]
     return PlannedWork(plan.id, plan.plan_key, generation, PlanStatus(status), continued=continued, queued=queued)

@@ -20,8 +20,8 @@ def due_ids(engine: Engine, spec: Spec, bucket: int, now: datetime, *, limit: in
     """Ids of the bucket's records that are due, those that somebody asked for first, then the longest unchecked."""
 
     def look(connection: Connection) -> list[str]:
-        asked = list(connection.scalars(_signalled(spec, bucket, limit)))
-        stale = list(connection.scalars(_stale_or_older(spec, bucket, now, limit)))
+        asked = list(connection.scalars(_signalled_ids(spec, bucket, limit)))
+        stale = list(connection.scalars(_stale_or_outdated_ids(spec, bucket, now, limit)))
         return list(dict.fromkeys([*asked, *stale]))[:limit]
 
     return read(engine, look)
@@ -33,7 +33,7 @@ def id_slices(spec: Spec, bucket: int, ids: Sequence[str]) -> list[SliceDraft]:
     return [id_slice(spec, bucket, part, number=number) for number, part in enumerate(parts)]
 
 
-def _signalled(spec: Spec, bucket: int, limit: int) -> Select[str]:
+def _signalled_ids(spec: Spec, bucket: int, limit: int) -> Select[str]:
     table = ing_signal.c
     return (
         select(table.provider_id)
@@ -48,7 +48,7 @@ def _signalled(spec: Spec, bucket: int, limit: int) -> Select[str]:
     )
 
 
-def _stale_or_older(spec: Spec, bucket: int, now: datetime, limit: int) -> Select[str]:
+def _stale_or_outdated_ids(spec: Spec, bucket: int, now: datetime, limit: int) -> Select[str]:
     table = ing_record.c
     checked = func.coalesce(table.refresh_checked_at, table.modified_at)
     stale: ColumnElement[bool] = false() if spec.stale_after is None else checked < now - spec.stale_after

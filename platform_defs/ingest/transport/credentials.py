@@ -67,7 +67,7 @@ class Credential:
             case AuthType.NONE:
                 return self._signed(request)
             case AuthType.API_KEY:
-                return self._signed(_placed(request, self.auth, self._secret()))
+                return self._signed(_with_key(request, self.auth, self._secret()))
             case AuthType.BEARER:
                 request.headers["Authorization"] = f"Bearer {self._secret()}"
                 return self._signed(request)
@@ -129,7 +129,7 @@ class Credential:
             raise fatal("NO_TOKEN", f"no OAuth2 token for {self.auth.credential_alias!r}: {reason}") from None
 
 
-def _placed(request: httpx.Request, auth: AuthSpec, secret: str) -> httpx.Request:
+def _with_key(request: httpx.Request, auth: AuthSpec, secret: str) -> httpx.Request:
     name = auth.field_name or "api_key"
     match auth.location:
         case Location.HEADER:
@@ -141,13 +141,13 @@ def _placed(request: httpx.Request, auth: AuthSpec, secret: str) -> httpx.Reques
                 + (b"&" if request.content else b"")
                 + httpx.QueryParams({name: secret}).__str__().encode()
             )
-            return httpx.Request(request.method, request.url, headers=_without_length(request), content=content)
+            return httpx.Request(request.method, request.url, headers=_headers_without_length(request), content=content)
         case _:
             url = request.url.copy_merge_params({name: secret})
             return httpx.Request(request.method, url, headers=request.headers, content=request.content)
 
 
-def _without_length(request: httpx.Request) -> httpx.Headers:
+def _headers_without_length(request: httpx.Request) -> httpx.Headers:
     headers = httpx.Headers(request.headers)
     headers.pop("Content-Length", None)
     return headers

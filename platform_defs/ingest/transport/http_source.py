@@ -77,7 +77,7 @@ class HttpSource:
             exchange = self._door.send(request, passage)
         except DoorError as error:
             raise self._graded(error, call, names) from None
-        document = _parsed(exchange.response)
+        document = _parse_json(exchange.response)
         check_body(call, document)
         facts, content = exchange.facts, exchange.response.content
         latency = sum(attempt.latency_s for attempt in facts.attempts)
@@ -164,7 +164,7 @@ def _passage(spec: Spec, deadline_s: float) -> Passage:
 def _judge(call: CallSpec, response: httpx.Response) -> Outcome | None:
     """A body that is an error with status 200 counts as what it says: the door then tries again."""
     try:
-        document = _parsed(response)
+        document = _parse_json(response)
         check_body(call, document)
     except ResponseError as error:
         return Outcome.RATE_LIMITED if "rate limit" in str(error).lower() else Outcome.TRANSIENT
@@ -175,13 +175,13 @@ def _body_error(call: CallSpec, response: httpx.Response | None) -> ResponseErro
     if response is None or response.status_code >= 300:
         return None
     try:
-        check_body(call, _parsed(response))
+        check_body(call, _parse_json(response))
     except ResponseError as error:
         return error
     return None
 
 
-def _parsed(response: httpx.Response) -> Any:
+def _parse_json(response: httpx.Response) -> Any:
     """The body as JSON; NCBI writes line breaks inside of texts, which the strict reader refuses."""
     try:
         return orjson.loads(response.content)
