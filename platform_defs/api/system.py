@@ -28,7 +28,7 @@ class Service(ABC):
     """The part of a system that lives as long as the API process, such as its threads and connection pools."""
 
     def stop_waiting(self) -> None:
-        """The process starts to drain: a request that only waits for other processes must be answered now."""
+        """Called when the process begins to stop: requests that only wait for another process must be answered now."""
         return
 
     @abstractmethod

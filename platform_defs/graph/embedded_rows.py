@@ -68,6 +68,7 @@ class TenantRows:
         return connection.execute(query.order_by(graph_node.c.node_id).limit(NODES_PER_PAGE)).all()
 
     def some_numbers(self, connection: Connection, limit: int) -> Sequence[int]:
+        """Numbers of any nodes of the tenant, for deleting all of them in portions."""
         return connection.scalars(self._select(graph_node.c.id).limit(limit)).all()
 
     def numbers(self, connection: Connection, ids: Collection[str], *, lock: bool = False) -> dict[str, int]:
@@ -81,7 +82,7 @@ class TenantRows:
         return found
 
     def places(self, connection: Connection, keys: Sequence[EdgeKey]) -> list[EdgePlace]:
-        """Where these edges stand if they exist; without the edges whose nodes do not exist."""
+        """The keys with the numbers of their nodes. Keys with a missing node are left out; edges are not looked up."""
         numbers = self.numbers(connection, {id for key in keys for id in (key.from_id, key.to_id)})
         return [
             EdgePlace(numbers[key.from_id], key.type, numbers[key.to_id])
@@ -120,8 +121,8 @@ class TenantRows:
     def at_places(self, places: Sequence[EdgePlace]) -> Iterator[ColumnElement[bool]]:
         """Conditions that together pick the edges at these places, one per type and chunk.
 
-        Pairs under one type, because MariaDB takes six times as long over triples. The begins are repeated alone,
-        because SQLite finds no index for a pair and would walk all edges of the tenant.
+        Each condition fixes one type and lists pairs of nodes: a list of triples takes MariaDB six times as long. The
+        first nodes are listed once more, because SQLite uses no index for pairs and would read all edges of the tenant.
         """
         by_type: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for place in sorted(places):

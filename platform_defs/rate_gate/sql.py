@@ -1,4 +1,7 @@
-"""Functions that every store has under another name, and statements that are compiled once and run many times."""
+"""SQL helpers of the rate gate: functions that MySQL and SQLite spell differently, the clock, compiled statements.
+
+The clock is the one that the gate's statements use. A statement is compiled once and run many times.
+"""
 
 import time
 from collections.abc import Callable
@@ -29,15 +32,15 @@ class least(_Numeric):
 
 
 class whole_quotient(_Numeric):
-    """Division of integers, rounded down."""
+    """Division of integers that are not negative, without the remainder."""
 
 
 class report_number(_Numeric):
-    """Its argument, which an UPDATE on MySQL also reports to the client as the id that it inserted last."""
+    """Its argument. On MySQL it is LAST_INSERT_ID(x), so that an UPDATE returns the number without a second query."""
 
 
 class server_now_us(_Numeric):
-    """Microseconds since 1970 by the clock of the database server, the same throughout a statement."""
+    """MySQL only: microseconds since 1970 by the server's clock, the same throughout a statement."""
 
 
 def _call(name: str, element: _Numeric, compiler: SQLCompiler, **kw: Any) -> str:
@@ -81,15 +84,19 @@ def number(name: str) -> Number:
 
 
 class StoreClock:
-    """The instant by which a statement decides: the server's; on SQLite this machine's, which is everybody's there."""
+    """The current time for the gate's statements: the server's on MySQL, this machine's on SQLite."""
 
     def __init__(self, engine: Engine, now_us: Callable[[], int] | None = None) -> None:
-        """`now_us` replaces both."""
+        """`now_us` is a clock to use instead, on either database."""
         self._now_us = now_us or (None if is_mysql(engine.dialect) else lambda: time.time_ns() // 1000)
         self.now: Number = server_now_us() if self._now_us is None else number("now_us")
 
     def values(self) -> dict[str, int]:
-        """Asked for inside the transaction, which on SQLite has waited for its turn: times must not go back."""
+        """Parameters of a statement that uses `now`; to be called inside the transaction.
+
+        On SQLite beginning a transaction may wait for another writer. A time read before the wait could be older than
+        the one that the other writer stored.
+        """
         return {} if self._now_us is None else {"now_us": self._now_us()}
 
 

@@ -9,7 +9,7 @@ from platform_defs.store.chunks import chunks
 from platform_defs.store.primary_key import has_key_among
 from platform_defs.store.types import is_mysql
 
-# a worker looks at this many times its own share of rows, because other workers may hold the head of the queue
+# Candidates that are read for each wanted row: on MySQL other workers may have locked the first ones.
 LOOK_AHEAD = 8
 
 

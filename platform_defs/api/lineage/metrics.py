@@ -21,10 +21,14 @@ class LineageCollector(Collector):
         unapplied = raw_events.count_unapplied(self._engine, before=now() - ABANDONED_AFTER, attempts=1)
         rebuilds = len(rebuild_requests.list_open(self._engine, attempts=1))
         lag = observations.observation_lag_s(self._engine, attempts=1)
-        yield GaugeMetricFamily("platform_lineage_unapplied_events", "Raw events that the graph lacks", value=unapplied)
+        yield GaugeMetricFamily(
+            "platform_lineage_unapplied_events", "Raw events not applied to the graph in time", value=unapplied
+        )
         yield GaugeMetricFamily(
             "platform_lineage_rebuilds_pending", "Tenants whose graph must be rebuilt", value=rebuilds
         )
         yield GaugeMetricFamily(
-            "platform_lineage_observation_lag_seconds", "Age of the oldest event not yet observed", value=lag
+            "platform_lineage_observation_lag_seconds",
+            "Age of the oldest event that the UI does not show yet",
+            value=lag,
         )
