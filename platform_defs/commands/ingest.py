@@ -162,6 +162,36 @@ def windows(code: str, endpoint: str, operation: str) -> None:
         raise click.exceptions.Exit(1)
 
 
+@command.command("replay")
+@click.argument("run_id", type=int)
+@click.argument("batch_no", type=int)
+def replay(run_id: int, batch_no: int) -> None:
+    """Rebuild the request of a stored batch from its plan's snapshot. Sends and writes nothing.
+
+    Exit code 0 only if the request is the one that was sent.
+    """
+    from platform_defs.ingest.execution.replay import load_batch
+    from platform_defs.ingest.transport.requests import replay_request
+
+    with open_database() as engine:
+        found = replay_request(load_batch(engine, run_id, batch_no))
+    context = found.context
+    fields = {
+        "same": found.is_same,
+        "request": found.rebuilt,
+        "position": context.position.as_json(),
+        "exprHash": context.batch.expr_hash,
+        "specFingerprint": context.spec_fingerprint,
+        "sliceSignature": context.slice_signature,
+        "stats": context.batch.stats,
+    }
+    if not found.is_same:
+        fields["stored"] = found.stored
+    click.echo(json.dumps(fields, indent=2, ensure_ascii=False))
+    if not found.is_same:
+        raise click.exceptions.Exit(1)
+
+
 @command.command("unblock")
 @click.argument("code")
 @click.argument("endpoint")

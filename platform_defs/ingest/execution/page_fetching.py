@@ -72,7 +72,7 @@ def fetch_search_page(
     assert reader is not None, "it is compiled with the snapshot"
     window = window_of(slice_spec)
     fetched = source.fetch(
-        spec.search, _search_names(spec, slice_spec, window, position), url=position.url, cancel=cancel
+        spec.search, search_names(spec, slice_spec, window, position), url=position.url, cancel=cancel
     )
     items = reader.items(fetched.document)
     batch = _fetch_details_of(snapshot, source, items, cancel) if spec.two_phase else _read_items(reader, items)
@@ -108,7 +108,7 @@ def _fetch_part(
     spec, reader = snapshot.spec, snapshot.detail
     assert spec.detail is not None, "checked by the caller"
     assert reader is not None, "it is compiled with the snapshot"
-    names = {"ids": list(ids), "idsText": spec.batching.ids_join.join(_plain_id(spec, each) for each in ids)}
+    names = detail_names(spec, ids)
     try:
         fetched = source.fetch(spec.detail, names, cancel=cancel)
     except ResponseError as error:
@@ -175,7 +175,7 @@ def _hash_of_ids(batch: FetchedBatch) -> str | None:
     return sha256_hex("\n".join(sorted(ids))) if ids else None
 
 
-def _search_names(spec: Spec, slice_spec: Mapping[str, Any], window: Window, position: PagePosition) -> dict[str, Any]:
+def search_names(spec: Spec, slice_spec: Mapping[str, Any], window: Window, position: PagePosition) -> dict[str, Any]:
     """What templates may refer to; `window.until` is the last moment that is included, for sources that want that."""
     start: datetime = position.time_from or window.start
     until = window.end - spec.window.granularity if spec.window.filter_is_inclusive else window.end
@@ -192,6 +192,11 @@ def _search_names(spec: Spec, slice_spec: Mapping[str, Any], window: Window, pos
         "sort": {"by": spec.pagination.order_by, "direction": spec.pagination.order_direction},
         "idRange": None if id_range is None else {"from": id_range[0], "to": id_range[1]},
     }
+
+
+def detail_names(spec: Spec, ids: Sequence[str]) -> dict[str, Any]:
+    """What templates of a request by ids may refer to."""
+    return {"ids": list(ids), "idsText": spec.batching.ids_join.join(_plain_id(spec, each) for each in ids)}
 
 
 def _plain_id(spec: Spec, provider_id: str) -> str:

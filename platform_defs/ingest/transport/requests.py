@@ -18,8 +18,9 @@ from platform_defs.expressions.json_bodies import JsonTemplate, compile_json
 from platform_defs.expressions.standard_functions import STANDARD_FUNCTIONS
 from platform_defs.expressions.templates import NullPolicy
 from platform_defs.expressions.url_paths import UrlPathTemplate, compile_url_path
-from platform_defs.ingest.codes import ErrorLevel, Location
+from platform_defs.ingest.codes import ErrorLevel, Location, Operation
 from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.execution.replay import BatchContext
 from platform_defs.ingest.spec.model import CallSpec, RequestParam, Spec
 
 FORM = "application/x-www-form-urlencoded"
@@ -125,3 +126,27 @@ def _field(param: RequestParam) -> Field:
     template = param.expr if param.expr is not None else (param.default or "")
     default = param.default if param.expr is not None else None
     return Field(name=param.name, template=template, required=param.required, default=default, check=check)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A batch's request made anew, beside what the black box kept of the original."""
+
+    stored: Mapping[str, Any]
+    rebuilt: Mapping[str, Any]
+    context: BatchContext
+
+    @property
+    def is_same(self) -> bool:
+        return dict(self.stored) == dict(self.rebuilt)
+
+
+def replay_request(context: BatchContext) -> Replay:
+    """Renders the request of a stored batch from its snapshot; sends nothing."""
+    spec = context.spec
+    call = spec.detail if spec.operation is Operation.UPDATE else spec.search
+    assert call is not None, "the plan was made for an endpoint that can be asked so"
+    compiled, names = CompiledCall.of(call, spec), context.names
+    url, asked_at = context.position.url, context.asked_at
+    request = compiled.request(names, asked_at) if url is None else compiled.next_page(url, names, asked_at)
+    return Replay(context.batch.request_digest, request_digest(request), context)

@@ -1,0 +1,79 @@
+"""Any stored batch can be rebuilt from its plan's snapshot: the same request, without sending or writing anything."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import httpx
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.http_door.door import Door
+from platform_defs.ingest.codes import Operation, PaginationType, PlanStatus, RepeatedToken
+from platform_defs.ingest.errors import IngestError
+from platform_defs.ingest.execution.executor import Executor
+from platform_defs.ingest.execution.replay import load_batch
+from platform_defs.ingest.planning.slices import Estimate
+from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.transport.http_source import HttpSource
+from platform_defs.ingest.transport.requests import replay_request
+from platform_defs.rate_gate.gate import RateGate
+from platform_defs.store.tables.ingest import ing_task_run_batch
+from tests.ingest.execution.memory_source import MemorySource, item
+from tests.ingest.execution.test_executor import DAY, asked_again
+from tests.ingest.planning.test_planner import NOW, SPEC, plan, rows_of
+from tests.ingest.transport.test_http_source import quick
+
+
+def served(spec: Spec, pages: list[dict[str, object]]) -> httpx.MockTransport:
+    answers = iter(pages)
+    return httpx.MockTransport(lambda request: httpx.Response(200, json=next(answers)))
+
+
+@pytest.mark.parametrize("kind", [PaginationType.OFFSET, PaginationType.TOKEN, PaginationType.URL])
+def test_the_request_of_every_batch_is_rebuilt_as_it_was_sent(engine: Engine, kind: PaginationType) -> None:
+    more = {"next_token_path": "$.next"} if kind is PaginationType.TOKEN else {}
+    more |= {"next_url_path": "$.next"} if kind is PaginationType.URL else {}
+    paging = replace(
+        SPEC.pagination, type=kind, page_size=2, repeated_token=RepeatedToken.CONTINUES, total_path=None, **more
+    )
+    spec = quick(replace(SPEC, pagination=paging))
+    pages: list[dict[str, object]] = [
+        {
+            "items": [
+                item(2 * number + one, DAY.start + timedelta(hours=number)) for one in range(2 if number < 2 else 1)
+            ],
+            "next": None if number == 2 else f"https://source.test/items?page={number}",
+        }
+        for number in range(3)
+    ]
+    planned = plan(engine, spec, DAY, Estimate())
+    with Door(RateGate(engine), transport=served(spec, pages)) as door:
+        executor = Executor(engine, lambda found: HttpSource(found, door, engine, now=lambda: NOW), clock=lambda: NOW)
+        assert executor.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+    batches = rows_of(engine, ing_task_run_batch)
+    assert len(batches) == 3
+    for batch in batches:
+        replay = replay_request(load_batch(engine, batch.run_id, batch.batch_no))
+        assert replay.is_same, (replay.stored, replay.rebuilt)
+        assert replay.context.batch.expr_hash == batch.expr_hash
+    assert len(rows_of(engine, ing_task_run_batch)) == 3, "nothing was written"
+
+
+def test_an_update_is_rebuilt_with_its_ids(engine: Engine) -> None:
+    assert SPEC.search is not None
+    spec = replace(
+        SPEC,
+        detail=replace(SPEC.search, endpoint_name="by_id"),
+        operation=Operation.UPDATE,
+        update_buckets=1,
+        batching=replace(SPEC.batching, id_batch_size=1),
+    )
+    asked_again(engine, spec, MemorySource(spec.pagination, []), ["a", "b"])
+    [first, second] = rows_of(engine, ing_task_run_batch)
+    assert load_batch(engine, first.run_id, 1).names["ids"] == ["a"]
+    assert load_batch(engine, second.run_id, 2).names["ids"] == ["b"]
+
+
+def test_a_batch_that_does_not_exist_is_said_so(engine: Engine) -> None:
+    with pytest.raises(IngestError, match="run 7 has no batch 3"):
+        load_batch(engine, 7, 3)
