@@ -77,8 +77,7 @@ class HttpSource:
             exchange = self._door.send(request, passage)
         except DoorError as error:
             raise self._graded(error, call, names) from None
-        document = _parse_json(exchange.response)
-        check_body(call, document)
+        document = read_document(call, exchange.response)
         facts, content = exchange.facts, exchange.response.content
         latency = sum(attempt.latency_s for attempt in facts.attempts)
         return Fetched(
@@ -113,6 +112,13 @@ class HttpSource:
             case Refused():
                 return ResponseError(ErrorLevel.REQUEST, f"HTTP_{error.status}", message)
         return ResponseError(ErrorLevel.REQUEST, type(error).__name__.upper(), message)
+
+
+def read_document(call: CallSpec, response: httpx.Response) -> Any:
+    """The body as JSON; raises ResponseError where it is none, or where it says that it is an error."""
+    document = _parse_json(response)
+    check_body(call, document)
+    return document
 
 
 def rate_key(spec: Spec) -> str:
@@ -164,8 +170,7 @@ def _passage(spec: Spec, deadline_s: float) -> Passage:
 def _judge(call: CallSpec, response: httpx.Response) -> Outcome | None:
     """A body that is an error with status 200 counts as what it says: the door then tries again."""
     try:
-        document = _parse_json(response)
-        check_body(call, document)
+        read_document(call, response)
     except ResponseError as error:
         return Outcome.RATE_LIMITED if "rate limit" in str(error).lower() else Outcome.TRANSIENT
     return None
@@ -175,7 +180,7 @@ def _body_error(call: CallSpec, response: httpx.Response | None) -> ResponseErro
     if response is None or response.status_code >= 300:
         return None
     try:
-        check_body(call, _parse_json(response))
+        read_document(call, response)
     except ResponseError as error:
         return error
     return None

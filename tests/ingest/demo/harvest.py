@@ -41,7 +41,9 @@ class Harvester:
 
     def compile(self, code: str, endpoint: str, operation: Operation) -> CompiledSpec:
         compiled = compile_spec(self.engine, code, endpoint, operation, overrides=self.overrides, now=self.now)
-        spec = replace(compiled.spec, rate=replace(compiled.spec.rate, refill_per_s=1000.0, burst=100))
+        spec = replace(
+            compiled.spec, rate=replace(compiled.spec.rate, refill_per_s=1000.0, burst=100, max_concurrent=None)
+        )
         spec = replace(spec, retry=replace(spec.retry, initial_delay_ms=1, max_delay_ms=2))
         changed: Spec = self.change(spec)
         return replace(compiled, spec=changed)
