@@ -1,5 +1,6 @@
 """What the gate makes of complaints, pauses, headers and quotas, for all processes: two gates play two of them."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -128,11 +129,13 @@ def test_a_pause_that_a_source_asks_one_process_for_is_kept_by_all(two: Two, res
 
 def test_permits_from_before_the_pause_are_void(two: Two) -> None:
     exact = replace(TEN, jitter=(0, 0))
+    soon = permit_of(two.one, exact)
     for _ in range(15):
         two.one.acquire(KEY, exact)
     mine, theirs = permit_of(two.one, exact), permit_of(two.other, exact)
     two.one.feedback(KEY, exact, replace(LIMITED, limits=Limits(retry_after_s=60)))
-    two.advance(1.65)
+    assert not two.one.confirm(soon, exact)
+    two.advance(1.75)
     assert not two.one.confirm(mine, exact)
     assert not two.other.confirm(theirs, exact)
 
@@ -320,6 +323,21 @@ def test_prefetched_slots_that_expire_are_not_counted(two: Two) -> None:
     two.advance(10)
     wait_s(two.one, policy)
     assert two.one.standing(KEY, policy).hour_left == 95
+
+
+def test_the_last_requests_of_a_quota_are_given_one_by_one(two: Two) -> None:
+    policy = replace(TEN, prefetch=4, quota_hourly=5, quota_margin=0)
+    for _ in range(5):
+        permit_of(two.one, policy)
+    assert rejection(two.one, policy).reason is Reason.QUOTA_HOURLY
+
+
+def test_the_clock_of_the_database_counts_in_utc(engine: Engine) -> None:
+    gate = RateGate(engine)
+    gate.acquire(KEY, TEN)
+    day_ends_s = gate.standing(KEY, TEN).day_ends_s
+    off_s = (day_ends_s + time.time()) % 86_400
+    assert min(off_s, 86_400 - off_s) < 300
 
 
 def test_an_ordinary_request_costs_one_statement(engine: Engine, two: Two) -> None:
