@@ -4,10 +4,13 @@ import hashlib
 import json
 from typing import Any
 
+# made once: json.dumps would make an encoder for each value
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def canonical_json(value: Any) -> str:
     """Sorted keys, no spaces, UTF-8 as it is, no NaN: two equal values have one text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def sha256_hex(text: str) -> str:

@@ -149,8 +149,8 @@ def _count_bytes(params: Any) -> int:
     return 8
 
 
-def _dump_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+# made once: json.dumps would make an encoder for each value
+_dump_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def _open_sqlite(url: URL, pool_size: int, patience: Patience) -> Engine:

@@ -57,7 +57,7 @@ class HttpSource:
         compiled, now = self._calls[id(call)], self._now()
         request = compiled.request(names, now) if url is None else compiled.next_page(url, names, now)
         digest = request_digest(request)
-        http = call.http
+        http, body = call.http, _BodyReader(call)
         passage = replace(
             self._passage,
             timeouts=Timeouts(
@@ -70,14 +70,14 @@ class HttpSource:
             is_repeatable=True,
             prepare=self._credential.prepare,
             renews_on_401=self._spec.auth.type is AuthType.OAUTH2,
-            judge=lambda response: _judge(call, response),
+            judge=body.judge,
             cancel=cancel,
         )
         try:
             exchange = self._door.send(request, passage)
         except DoorError as error:
             raise self._graded(error, call, names) from None
-        document = read_document(call, exchange.response)
+        document = body.document_of(exchange.response)
         facts, content = exchange.facts, exchange.response.content
         latency = sum(attempt.latency_s for attempt in facts.attempts)
         return Fetched(
@@ -167,13 +167,25 @@ def _passage(spec: Spec, deadline_s: float) -> Passage:
     )
 
 
-def _judge(call: CallSpec, response: httpx.Response) -> Outcome | None:
-    """A body that is an error with status 200 counts as what it says: the door then tries again."""
-    try:
-        read_document(call, response)
-    except ResponseError as error:
-        return Outcome.RATE_LIMITED if "rate limit" in str(error).lower() else Outcome.TRANSIENT
-    return None
+class _BodyReader:
+    """Reads the body of an answer once, for the door that judges it and for the executor that wants it."""
+
+    def __init__(self, call: CallSpec) -> None:
+        self._call = call
+        self._last: tuple[httpx.Response, Any] | None = None
+
+    def judge(self, response: httpx.Response) -> Outcome | None:
+        """A body that is an error with status 200 counts as what it says: the door then tries again."""
+        try:
+            self._last = response, read_document(self._call, response)
+        except ResponseError as error:
+            return Outcome.RATE_LIMITED if "rate limit" in str(error).lower() else Outcome.TRANSIENT
+        return None
+
+    def document_of(self, response: httpx.Response) -> Any:
+        if self._last is not None and self._last[0] is response:
+            return self._last[1]
+        return read_document(self._call, response)
 
 
 def _body_error(call: CallSpec, response: httpx.Response | None) -> ResponseError | None:

@@ -1,0 +1,261 @@
+"""Ingest against a bare loop for the same pages, two executors against one, four pickers against one, and memory.
+
+    .venv/bin/python -m bench.ingest [--pages N] [--store sqlite|mysql]
+
+500 pages of 100 Crossref items come from the demo source, which runs as a process of its own. The bare loop is httpx,
+orjson and executemany with one transaction a page; ingest does the same with its whole ledger: rate gate, leases,
+batches, outbox, quarantine, cursor. Each measurement runs in a fresh process, so that memory and CPU are its own.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+from sqlalchemy import Engine
+
+from platform_defs.demo_source.registry import load_demo_sources
+from platform_defs.http_door.door import Door
+from platform_defs.ingest.codes import Operation, Trigger
+from platform_defs.ingest.execution.executor import Executor
+from platform_defs.ingest.execution.leases import lease_tasks
+from platform_defs.ingest.planning.planner import plan_bucket, plan_window
+from platform_defs.ingest.planning.update_candidates import id_slices
+from platform_defs.ingest.planning.windows import Window
+from platform_defs.rate_gate.gate import RateGate
+from platform_defs.rate_gate.table import open_gate_engine
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine
+from tests.conftest import dropped_databases, new_database
+from tests.ingest.demo.harvest import DAY, NOW, Harvester
+from tests.needs import Absent, find
+
+PAGE = 100
+LATENCY_MS = 50
+PICKS = 300
+WINDOWS = 50
+
+
+@dataclass(frozen=True)
+class Measured:
+    seconds: float
+    cpu_seconds: float
+    records: int
+    # peak memory above what stood after the imports
+    grown_mb: float
+
+    def __str__(self) -> str:
+        speed, per_cpu = self.records / self.seconds, self.records / self.cpu_seconds
+        return f"{speed:8.0f} records/s {per_cpu:8.0f} per CPU second, {self.grown_mb:5.0f} MB above import"
+
+
+def bare_loop(database: str, url: str) -> int:
+    """What somebody would write who needs the records once and nothing else."""
+    engine = open_engine(database)
+    raw = engine.raw_connection()
+    cursor, mark = raw.cursor(), "?" if engine.dialect.name == "sqlite" else "%s"
+    cursor.execute("CREATE TABLE bare (doi VARCHAR(190) PRIMARY KEY, updated VARCHAR(32), record TEXT)")
+    statement = f"REPLACE INTO bare VALUES ({mark}, {mark}, {mark})"  # noqa: S608  # nothing of it comes from outside
+    day, token, count = f"{DAY.start:%F}", "*", 0
+    with httpx.Client() as client:
+        while True:
+            params = {"filter": f"from-index-date:{day},until-index-date:{day}", "rows": str(PAGE), "cursor": token}
+            message = orjson.loads(client.get(f"{url}/works", params=params).content)["message"]
+            items = message["items"]
+            rows = [(each["DOI"].lower(), each["indexed"]["date-time"], orjson.dumps(each)) for each in items]
+            if rows:
+                # the engine's connections commit each statement unless a transaction was begun
+                cursor.execute("BEGIN")
+                cursor.executemany(statement, rows)
+                cursor.execute("COMMIT")
+            count, token = count + len(rows), message["next-cursor"]
+            if len(items) < PAGE:
+                return count
+
+
+def full_ledger(database: str, url: str) -> int:
+    with opened_harvester(database) as harvester:
+        [result] = harvester.harvest("demo_crossref")
+    assert result.is_complete, result.report
+    return result.report.totals["inserted"]
+
+
+def drain_windows(database: str, url: str) -> int:
+    with opened_harvester(database) as harvester:
+        executor = Executor(
+            harvester.engine, harvester.environment.open_source, threads=1, per_partition=64, clock=lambda: NOW
+        )
+        return executor.drain_everything()
+
+
+def pick_times(database: str, owner: str) -> list[float]:
+    engine, times = open_engine(database), []
+    for _ in range(PICKS):
+        began = time.perf_counter()
+        taken = lease_tasks(engine, owner, 1, now=NOW, per_partition=10_000)
+        times.append(time.perf_counter() - began)
+        assert taken, "the queue is empty before its time"
+    return times
+
+
+@contextmanager
+def opened_harvester(database: str) -> Iterator[Harvester]:
+    engine, gate_engine = open_engine(database), open_gate_engine(database)
+    with Door(RateGate(gate_engine)) as door:
+        yield Harvester(engine, door, {"pagination.page_size": PAGE}, change=without_limits, threads=1)
+
+
+def without_limits(spec: Any) -> Any:
+    return replace(spec, rate=replace(spec.rate, refill_per_s=100_000.0, burst=10_000))
+
+
+def _measure(work: Callable[[str, str], int], database: str, url: str, answers: Any) -> None:
+    before = peak_mb()
+    cpu, began = time.process_time(), time.perf_counter()
+    count = work(database, url)
+    seconds, used = time.perf_counter() - began, time.process_time() - cpu
+    answers.put(Measured(seconds, used, count, peak_mb() - before))
+
+
+def peak_mb() -> float:
+    """Of this process since it began; getrusage would include the process that it was forked from."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def measured(work: Callable[[str, str], int], database: str, url: str) -> Measured:
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    process = context.Process(target=_measure, args=(work, database, url, answers))
+    process.start()
+    found: Measured = answers.get()
+    process.join()
+    return found
+
+
+@contextmanager
+def demo_source(records: int, latency_ms: int = 0) -> Iterator[str]:
+    arguments = ["--records", str(records), "--now", NOW.isoformat(), "--latency-ms", str(latency_ms)]
+    command = [sys.executable, "-m", "platform_defs.demo_source", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def database(store: str, url: str) -> Iterator[tuple[str, Engine]]:
+    """A migrated database that knows the demo source."""
+    with tempfile.TemporaryDirectory() as folder:
+        address, names = new_database(store, Path(folder))
+        engine = open_engine(address)
+        migrate.upgrade(engine)
+        load_demo_sources(engine, url, now=NOW - timedelta(days=1))
+        try:
+            yield address.render_as_string(hide_password=False), engine
+        finally:
+            engine.dispose()
+            dropped_databases(store, names)
+
+
+def compare_with_bare_loop(store: str, pages: int) -> None:
+    with demo_source(pages * PAGE * 60) as url:
+        with database(store, url) as (address, _):
+            measured(bare_loop, address, url)  # the source writes each item once; later requests find it written
+        with database(store, url) as (address, _):
+            bare = measured(bare_loop, address, url)
+        with database(store, url) as (address, _):
+            ours = measured(full_ledger, address, url)
+    speed = (ours.records / ours.seconds) / (bare.records / bare.seconds)
+    per_cpu = (ours.records / ours.cpu_seconds) / (bare.records / bare.cpu_seconds)
+    print(f"{store}: {pages} pages of {PAGE}")
+    print(f"  bare loop {bare}")
+    print(f"  ingest    {ours}")
+    print(f"  ratio     {speed:.2f} of the records/s, {per_cpu:.2f} per CPU second (aim: 0.8); memory aim: 150 MB")
+
+
+def compare_executors(store: str) -> None:
+    """Windows of one page each, at a source that takes 50 ms to answer."""
+    seconds = {}
+    for count in (1, 2):
+        with demo_source(60 * PAGE // 2, LATENCY_MS) as url, database(store, url) as (address, engine):
+            _plan_windows(engine)
+            context = multiprocessing.get_context("spawn")
+            with context.Pool(count) as pool:
+                pool.map(abs, range(count))  # the processes are up and have imported this module
+                began = time.perf_counter()
+                ended = pool.starmap(drain_windows, [(address, url)] * count, chunksize=1)
+                seconds[count] = time.perf_counter() - began
+            assert sum(ended) == WINDOWS, ended
+    ratio = seconds[1] / seconds[2]
+    print(f"{store}: two executors, {LATENCY_MS} ms latency: {ratio:.2f} of the throughput of one (aim: 1.7)")
+
+
+def _plan_windows(engine: Engine) -> None:
+    with opened_harvester(engine.url.render_as_string(hide_password=False)) as harvester:
+        compiled = harvester.compile("demo_crossref", "works", Operation.HARVEST)
+    for number in range(WINDOWS):
+        window = Window(DAY.start - timedelta(days=number), DAY.end - timedelta(days=number))
+        plan_window(engine, compiled, window, schedule_instance_id=1, trigger=Trigger.MANUAL, now=NOW)
+
+
+def compare_pickers(store: str) -> None:
+    p95 = {}
+    for count in (1, 4):
+        with demo_source(600) as url, database(store, url) as (address, engine):
+            with opened_harvester(address) as harvester:
+                compiled = harvester.compile("demo_crossref", "works", Operation.UPDATE)
+            batching = replace(compiled.spec.batching, max_ids_per_slice=1)
+            spec = replace(compiled.spec, batching=batching, stock_limit=10_000)
+            ids = [str(number) for number in range(4 * PICKS)]
+            plan_bucket(
+                engine,
+                replace(compiled, spec=spec),
+                0,
+                id_slices(spec, 0, ids),
+                schedule_instance_id=1,
+                trigger=Trigger.MANUAL,
+                now=NOW,
+            )
+            context = multiprocessing.get_context("spawn")
+            with context.Pool(count) as pool:
+                owners = [(address, f"picker {number}") for number in range(count)]
+                found = pool.starmap(pick_times, owners, chunksize=1)
+            times = [each for part in found for each in part]
+            p95[count] = statistics.quantiles(times, n=20)[-1]
+    print(
+        f"{store}: pick p95 {p95[1] * 1000:.1f} ms with one process, {p95[4] * 1000:.1f} ms with four:"
+        f" {p95[4] / p95[1]:.1f}x (aim: 2x)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pages", type=int, default=500)
+    parser.add_argument("--store", choices=["sqlite", "mysql"], action="append")
+    arguments = parser.parse_args()
+    for store in arguments.store or ["sqlite", "mysql"]:
+        if store == "mysql" and isinstance(absent := find(store), Absent):
+            print(absent.reason)
+            continue
+        compare_with_bare_loop(store, arguments.pages)
+        compare_executors(store)
+        if store == "mysql":
+            compare_pickers(store)
+
+
+if __name__ == "__main__":
+    main()
