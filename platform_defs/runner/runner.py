@@ -180,9 +180,13 @@ class Runner:
         claimed = leases.claim(self._engine, owner, limit, without=INGEST_KINDS | unready)
         # last, and never more than its share: a year's backfill must not keep everybody else from a slot
         share = min(limit - len(claimed), self._ingest_slots - self._processes.count_of(INGEST_KINDS))
-        if share > 0:
-            claimed += leases.claim(self._engine, owner, share, only=INGEST_KINDS - unready)
-        return claimed
+        try:
+            return claimed + (
+                leases.claim(self._engine, owner, share, only=INGEST_KINDS - unready) if share > 0 else []
+            )
+        except Exception:
+            leases.give_back(self._engine, owner, [row.id for row in claimed])
+            raise
 
     def _start(self, row: Work) -> None:
         assert self._loader.current is not None, "definitions are loaded before a row is claimed"
