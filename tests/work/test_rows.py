@@ -117,7 +117,7 @@ def test_only_rows_that_waited_long_enough_are_handed_to_another_launcher(engine
     with engine.begin() as connection:
         connection.execute(update(table).where(table.c.id.in_([old.id, asked_for.id])).values(created_at=long_ago))
     taken = leases.claim(
-        engine, leases.DAGSTER, 10, lease=None, waiting_for=timedelta(seconds=5), without=rows.DAGSTER_RUN
+        engine, leases.DAGSTER, 10, lease=None, waiting_for=timedelta(seconds=5), without={rows.DAGSTER_RUN}
     )
     assert [row.id for row in taken] == [old.id]
     assert [row.id for row in leases.rows_handed_to_dagster(engine)] == [old.id]
