@@ -14,6 +14,7 @@ PlatformError
 ├── IngestError         ingest; tree in ingest/errors.py
 ├── LineageError        lineage; tree in lineage/errors.py
 ├── ArrivalsError       table arrival; tree in arrivals/errors.py
+├── ChainsError         job chains; tree in chains/errors.py
 ├── ReloadFailed        the code server did not answer or did not load; in runner/code_server.py
 ├── StartFailed         `platform up` did not become ready; in supervisor/child.py
 ├── AlreadyUp           `platform up` runs on this home already; in supervisor/home.py

@@ -1,0 +1,42 @@
+"""What can go wrong with chains and their runs; each has a stable `errorCode` on the wire.
+
+ChainsError
+├── InvalidChain        400: a chain or job is refused; `problems` has one line for each problem
+├── Unknown             400: no such chain, job, run or node (the seed answers 400, not 404)
+├── NameTaken           400: another chain or job has this name
+└── Conflict            409: the present state does not allow it
+"""
+
+from collections.abc import Sequence
+
+from platform_defs.errors import PlatformError
+
+
+class ChainsError(PlatformError):
+    """A chain or a run could not do what was asked. `code` is the errorCode of the answer."""
+
+    code = "CHAIN_ERROR"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or type(self).code
+
+
+class InvalidChain(ChainsError):
+    code = "CHAIN_INVALID"
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class Unknown(ChainsError):
+    code = "NOT_FOUND"
+
+
+class NameTaken(ChainsError):
+    code = "NAME_TAKEN"
+
+
+class Conflict(ChainsError):
+    code = "CONFLICT"

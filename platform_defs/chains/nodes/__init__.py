@@ -1,0 +1,1 @@
+"""Node types: what a node of a chain does when it is executed."""
