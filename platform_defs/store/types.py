@@ -11,6 +11,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
 
+from platform_defs.store.exact_numbers import DECIMALS, decimal_text, exact_number
+
 # MySQL's utf8mb4_bin pads with spaces ("a" = "a "); these two do not.
 MYSQL_COLLATION = "utf8mb4_0900_bin"
 MARIADB_COLLATION = "utf8mb4_nopad_bin"
@@ -161,6 +163,30 @@ class WideNumber(types.TypeDecorator[int]):
 
     def __repr__(self) -> str:
         return "WideNumber()"
+
+
+class ExactNumber(types.TypeDecorator[Decimal]):
+    """DECIMAL(38,10); on SQLite, whose NUMERIC is a float, plain decimal text, which SUM still reads as a number."""
+
+    impl = types.Numeric
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[Any]:
+        if is_mysql(dialect):
+            return dialect.type_descriptor(mysql.DECIMAL(38, DECIMALS))
+        return dialect.type_descriptor(types.String(40))
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        number = exact_number(value)
+        return number if is_mysql(dialect) else decimal_text(number)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
+        return None if value is None else exact_number(value)
+
+    def __repr__(self) -> str:
+        return "ExactNumber()"
 
 
 # SQLite numbers its rows only in a column declared INTEGER.

@@ -250,6 +250,7 @@ MYSQL_TYPES: dict[tuple[str, str], str] = {
     ("ing_record", "record"): "json",
     ("metrics_etl_log", "id"): "int",
     ("metrics_etl_log", "arrival_time"): "datetime(6)",
+    ("metrics_kpi_value", "kpi_value"): "decimal(38,10)",
     ("metrics_task_log", "message"): "varchar(2000)",
     ("metrics_webhook_subscription", "secret"): "varchar(2048)",
     ("metrics_webhook_subscription", "callback_url"): "varchar(512)",

@@ -9,19 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.operations import Operations
-from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy import Engine, create_engine, inspect, select, text
 from sqlalchemy.engine import URL
 
+from platform_defs.errors import StoreError
 from platform_defs.store import migrate
 from platform_defs.store.create_database import ensure_database
 from platform_defs.store.engine import open_engine
 from platform_defs.store.errors import SchemaAhead, SchemaBehind
+from platform_defs.store.exact_numbers import decimal_text
 from platform_defs.store.tables import metadata
+from platform_defs.store.tables.arrivals import metrics_kpi_value
 from tests.conftest import STORES, server_url
 from tests.needs import ROOT
 
 every_store = pytest.mark.parametrize("database_url", STORES, indirect=True)
+BEFORE_EXACT_NUMBERS = migrate.known_revisions()[migrate.known_revisions().index("0010") - 1]
 LATEST = migrate.known_revisions()[-1]
 
 
@@ -188,3 +193,27 @@ def test_a_user_who_may_not_create_it_is_told_the_statement(unborn: URL, tmp_pat
     assert code == 1
     assert f"CREATE DATABASE IF NOT EXISTS `{unborn.database}` CHARACTER SET utf8mb4" in err
     assert err.count("\n") == 1
+
+
+@every_store
+def test_kpi_values_become_exact_and_those_that_do_not_fit_are_named_before_anything_changes(empty: Engine) -> None:
+    with empty.begin() as connection:
+        command.upgrade(migrate._config(connection), BEFORE_EXACT_NUMBERS)
+    numbers = [0.1, 12345678.9012, 1e22, -3.0, 0.1 + 0.2, 1.5e30]
+    rows = [{"kpi_id": f"K{n}", "hash": str(n), "number": number} for n, number in enumerate(numbers)]
+    with empty.begin() as connection:
+        statement = (
+            "INSERT INTO metrics_kpi_value (op_time, dims, kpi_id, dims_hash, kpi_value)"
+            " VALUES ('20251219', '{}', :kpi_id, :hash, :number)"
+        )
+        connection.execute(text(statement), rows)
+    with pytest.raises(StoreError, match=r"1 KPI values .* K5 of batch 20251219 \(1.5e\+30\)\. Nothing was changed"):
+        migrate.upgrade(empty)
+    assert "period" not in {column["name"] for column in inspect(empty).get_columns("metrics_model")}
+    with empty.begin() as connection:
+        connection.execute(text("DELETE FROM metrics_kpi_value WHERE ABS(kpi_value) >= 1e28"))
+    migrate.upgrade(empty)
+    query = select(metrics_kpi_value.c.kpi_value).order_by(metrics_kpi_value.c.kpi_id)
+    with empty.begin() as connection:
+        found = [decimal_text(number) for number in connection.scalars(query)]
+    assert found == ["0.1", "12345678.9012", "10000000000000000000000", "-3", "0.3"]

@@ -1,6 +1,7 @@
 """Column types mean the same on every store: bytes, instants, JSON, wide numbers, and text the driver leaves alone."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from sqlalchemy import Engine, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError, StatementError
 
 from platform_defs.canonical import sha256_hex
-from platform_defs.store.tables.arrivals import metrics_etl_log
+from platform_defs.store.exact_numbers import decimal_text, exact_number
+from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_kpi_value
 from platform_defs.store.tables.ingest import ing_record, ing_schedule_instance
 from platform_defs.store.tables.ingest_cursors import ing_cursor
 
@@ -182,3 +184,56 @@ def test_wide_numbers_are_exact_and_ordered(engine: Engine, numbers: list[int], 
 def test_a_number_of_39_digits_is_refused(engine: Engine) -> None:
     with pytest.raises(StatementError, match="38 digits"), engine.begin() as connection:
         connection.execute(insert(ing_cursor).values(cursor_row("k", 10**38)))
+
+
+def kpi_value(number: Any, hashed: str = "h") -> dict[str, Any]:
+    return {"kpi_id": "K", "op_time": "20251219", "dims": {}, "dims_hash": hashed, "kpi_value": number}
+
+
+exact = st.decimals(min_value=-(10**28) + 1, max_value=10**28 - 1, places=14) | st.integers(-(2**80), 2**80)
+
+
+@per_store
+@given(numbers=st.lists(exact, min_size=1, max_size=8))
+def test_kpi_values_are_exact_to_ten_decimals_and_the_eleventh_is_rounded_half_even(
+    engine: Engine, numbers: list[Decimal | int]
+) -> None:
+    with engine.begin() as connection:
+        connection.execute(delete(metrics_kpi_value))
+        connection.execute(insert(metrics_kpi_value), [kpi_value(number, str(n)) for n, number in enumerate(numbers)])
+        query = select(metrics_kpi_value.c.kpi_value).order_by(metrics_kpi_value.c.id)
+        found = connection.execute(query).scalars().all()
+    context = Context(prec=80, rounding=ROUND_HALF_EVEN)
+    assert found == [Decimal(number).quantize(Decimal("1e-10"), context=context) for number in numbers]
+
+
+@given(number=st.floats(allow_nan=False, allow_infinity=False, min_value=-1e27, max_value=1e27))
+def test_a_float_counts_as_the_shortest_text_that_names_it(number: float) -> None:
+    text = decimal_text(exact_number(number))
+    assert "e" not in text.lower()
+    if abs(number) > 1e-5 and len(repr(number).partition(".")[2]) <= 10 and "e" not in repr(number):
+        assert Decimal(text) == Decimal(repr(number))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2**53 + 1, "9007199254740993"),
+        (Decimal("12345678901234.5678"), "12345678901234.5678"),
+        (0.1 + 0.2, "0.3"),
+        (1e22, "10000000000000000000000"),
+        (Decimal("0.00000000005"), "0"),
+        (Decimal("0.00000000015"), "0.0000000002"),
+        (-0.0, "0"),
+        (True, "1"),
+        ("12.50", "12.5"),
+    ],
+)
+def test_numbers_are_written_plainly(value: Any, text: str) -> None:
+    assert decimal_text(exact_number(value)) == text
+
+
+@pytest.mark.parametrize("value", [10**28, -1e28, Decimal("9" * 28 + ".99999999999"), "x", float("nan"), None, b"1"])
+def test_what_is_no_number_or_too_wide_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"is no number|more than 28 digits"):
+        exact_number(value)

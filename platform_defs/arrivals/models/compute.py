@@ -24,6 +24,7 @@ from platform_defs.canonical import canonical_json, sha256_hex
 from platform_defs.sources import MAX_MESSAGE, ReadTransaction, SourceError, Sources
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import transact
+from platform_defs.store.exact_numbers import decimal_text, exact_number
 from platform_defs.store.tables.arrivals import metrics_kpi_value
 from platform_defs.store.upsert import upsert
 
@@ -81,12 +82,13 @@ class _Spool:
         ):
             self._connection.execute(statement)
 
-    def add(self, dims: str, values: Sequence[float | None]) -> bool:
+    def add(self, dims: str, values: Sequence[Decimal | None]) -> bool:
         """Adds a row; False if there is a row with these dimensions already."""
-        row = (bytes.fromhex(sha256_hex(dims)), dims, json.dumps(values))
+        texts = [None if value is None else decimal_text(value) for value in values]
+        row = (bytes.fromhex(sha256_hex(dims)), dims, json.dumps(texts))
         return self._connection.execute("INSERT OR IGNORE INTO spooled VALUES (?, ?, ?)", row).rowcount == 1
 
-    def rows(self) -> Iterator[tuple[str, dict[str, Any], list[float | None]]]:
+    def rows(self) -> Iterator[tuple[str, dict[str, Any], list[str | None]]]:
         for dims_hash, dims, values in self._connection.execute("SELECT * FROM spooled"):
             yield dims_hash.hex(), json.loads(dims), json.loads(values)
 
@@ -143,18 +145,13 @@ def _json_dimension(value: Any) -> Any:
     return str(value)
 
 
-def _kpi_number(value: Any, kpi_id: str, dims: Mapping[str, Any]) -> float | None:
+def _kpi_number(value: Any, kpi_id: str, dims: Mapping[str, Any]) -> Decimal | None:
     if value is None:
         return None
-    number = math.nan
-    if isinstance(value, int | float | Decimal):
-        try:
-            number = float(value)
-        except (OverflowError, ValueError):  # an integer too large for a float, or a signalling NaN
-            number = math.nan
-    if not math.isfinite(number):
-        raise _model_failed(f"{kpi_id} of {_describe_dims(dims)} is no number: {str(value)[:100]!r}")
-    return number
+    try:
+        return exact_number(value)
+    except ValueError as error:
+        raise _model_failed(f"{kpi_id} of {_describe_dims(dims)} {error}") from None
 
 
 def _describe_dims(dims: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy.schema import DefaultClause
 from platform_defs.store import types
 from platform_defs.store.types import BigId, Blob, utc_now
 
-_OURS = (types.Str, types.Fixed, types.LongText, types.Instant, types.Json, types.WideNumber)
+_OURS = (types.Str, types.Fixed, types.LongText, types.Instant, types.Json, types.WideNumber, types.ExactNumber)
 _VARIANTS = {id(BigId): "BigId", id(Blob): "Blob"}
 
 rewrite = Rewriter()

@@ -1,9 +1,9 @@
 """Tables of table arrival: models, what they depend on, arrivals, executions, KPIs and their values."""
 
-from sqlalchemy import BigInteger, Column, Double, Index, Integer, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Index, Integer, Table, UniqueConstraint
 
 from platform_defs.store.metadata import created_at, id_column, metadata, updated_at
-from platform_defs.store.types import Fixed, Instant, Json, LongText, OthersInstant, Str
+from platform_defs.store.types import ExactNumber, Fixed, Instant, Json, LongText, OthersInstant, Str
 
 
 def _short_id() -> Column[int]:
@@ -99,6 +99,10 @@ metrics_model = Table(
     Column("target", Str(255)),
     Column("due", Str(16)),
     Column("published_at", Instant),
+    # grows with every change of SQL, KPIs, dimensions or source
+    Column("version", Integer, nullable=False, server_default="1"),
+    # the batches that the model's page in the UI has: DAY, MONTH and so on; NULL means every opTime
+    Column("period", Str(16)),
     created_at(),
     updated_at(),
     UniqueConstraint("model_id", name="uk_model_id"),
@@ -129,7 +133,9 @@ metrics_kpi_value = Table(
     Column("model_id", Str(255)),
     Column("dims", Json, nullable=False),
     Column("dims_hash", Fixed(64), nullable=False),
-    Column("kpi_value", Double, nullable=False),
+    Column("kpi_value", ExactNumber, nullable=False),
+    # the version of the model that computed it; NULL for values from before versions were counted
+    Column("model_version", Integer),
     created_at(),
     updated_at(),
     UniqueConstraint("kpi_id", "op_time", "dims_hash", name="uk_kpi_value"),

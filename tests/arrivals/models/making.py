@@ -1,6 +1,7 @@
 """Models for the tests of this folder, and short ways to compute them and read their values."""
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from sqlalchemy import Engine, text
 
@@ -40,7 +41,7 @@ def compute_model(
     return compute(engine, what, op_time, sources=sources, timeout_s=timeout_s)
 
 
-def stored_values(engine: Engine, op_time: str = BATCH) -> list[tuple[str, dict[str, object], float]]:
+def stored_values(engine: Engine, op_time: str = BATCH) -> list[tuple[str, dict[str, object], Decimal]]:
     table = metrics_kpi_value
     query = table.select().where(table.c.op_time == op_time).order_by(table.c.kpi_id, table.c.dims_hash)
     rows = read(engine, lambda connection: connection.execute(query).all())

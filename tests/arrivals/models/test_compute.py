@@ -17,6 +17,7 @@ from platform_defs.arrivals.models.model import Kpi
 from platform_defs.canonical import canonical_hash
 from platform_defs.sources import Query, SourceError, Sources
 from platform_defs.store.engine import open_engine, read
+from platform_defs.store.exact_numbers import decimal_text
 from platform_defs.store.tables.arrivals import metrics_kpi_value
 from tests.arrivals.models.making import AMOUNT, BATCH, ORDERS, compute_model, model, run_statements, stored_values
 from tests.conftest import STORES, needs, server_url
@@ -174,6 +175,19 @@ def test_a_number_that_no_double_holds_is_a_failure(engine: Engine) -> None:
         compute_model(engine, model(sql, dimensions=[], kpis=[Kpi("K", "", "1e308 * 10")]))
     assert compute_model(engine, model(sql, dimensions=[], kpis=[Kpi("K", "", "1 = 1")])) == Counts(1, 1)
     assert stored_values(engine) == [("K", {}, 1)]
+
+
+def test_numbers_are_stored_exactly_from_the_source_through_the_file_into_the_table(engine: Engine) -> None:
+    exact = "12345678901234.5678" if engine.dialect.name != "sqlite" else "'12345678901234.5678'"
+    kpis = [Kpi("K1", "", "9007199254740993"), Kpi("K2", "", exact), Kpi("K3", "", "1e0 / 10")]
+    compute_model(engine, model("SELECT ${kpis}", dimensions=[], kpis=kpis))
+    assert [decimal_text(value) for _, _, value in stored_values(engine)] == [
+        "9007199254740993",
+        "12345678901234.5678",
+        "0.1",
+    ]
+    with pytest.raises(ModelFailed, match="K9 of the whole batch has more than 28 digits before the decimal point"):
+        compute_model(engine, model("SELECT ${kpis}", dimensions=[], kpis=[Kpi("K9", "", "1e28")]))
 
 
 @pytest.mark.parametrize("database_url", STORES, indirect=True)
