@@ -3,19 +3,21 @@
 A runner renews its leases. A lease that runs out shows every other process that the runner is gone or cut off.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, func, select, true, update
 
 from platform_defs.store.claim import claim as claim_rows
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.work import work
 from platform_defs.work.processes import ProcessId
-from platform_defs.work.rows import Status, Work
+from platform_defs.work.rows import Status, Work, is_due
 
 LEASE = timedelta(seconds=20)
+_QUEUED_AGAIN: dict[str, Any] = {"status": Status.QUEUED, "lease_owner": None, "leased_until": None}
 # The owner of rows that the recovery sensor turned into run requests of Dagster. These leases have no end.
 DAGSTER = "launcher"
 
@@ -29,44 +31,95 @@ def claim(
     waiting_for: timedelta | None = None,
     only: Collection[str] | None = None,
     without: Collection[str] = (),
+    max_priority: int | None = None,
+    per_resource: int | None = None,
 ) -> list[Work]:
-    """Gives up to `limit` queued rows to the owner, the most urgent and then the oldest first.
+    """Gives up to `limit` queued rows that are due to the owner, the most urgent and then the oldest first.
 
     No other owner gets the same rows. `only` and `without` name kinds of work, `waiting_for` how long a row must have
-    waited to be claimed.
+    been due to be claimed, `max_priority` how urgent it must be. At most `per_resource` rows with the same resource run
+    at a time; runners that claim at the same moment may exceed it.
     """
     now = datetime.now(UTC)
-    queued = work.c.status == Status.QUEUED
+    queued = (work.c.status == Status.QUEUED) & is_due(now if waiting_for is None else now - waiting_for)
     if waiting_for is not None:
         queued &= work.c.created_at < now - waiting_for
     if only is not None:
         queued &= work.c.kind.in_(sorted(only))
     if without:
         queued &= work.c.kind.not_in(sorted(without))
+    if max_priority is not None:
+        queued &= work.c.priority <= max_priority
+    values = {
+        "status": Status.RUNNING,
+        "lease_owner": owner,
+        "leased_until": None if lease is None else now + lease,
+        "heartbeat_at": now,
+        "attempts": work.c.attempts + 1,
+    }
 
     def take(connection: Connection) -> list[Row[Any]]:
-        return claim_rows(
-            connection,
-            work,
-            where=queued,
-            order_by=(work.c.priority, work.c.id),
-            limit=limit,
-            values={
-                "status": Status.RUNNING,
-                "lease_owner": owner,
-                "leased_until": None if lease is None else now + lease,
-                "heartbeat_at": now,
-                "attempts": work.c.attempts + 1,
-            },
-        )
+        taken: list[Row[Any]] = []
+        in_use: Counter[str] = Counter() if per_resource is None else _resources_in_use(connection)
+        while len(taken) < limit:
+            used_up = [] if per_resource is None else [name for name, n in in_use.items() if n >= per_resource]
+            free = work.c.resource.is_(None) | work.c.resource.not_in(used_up) if used_up else true()
+            found = claim_rows(
+                connection,
+                work,
+                where=queued & free,
+                order_by=(work.c.priority, work.c.id),
+                limit=limit - len(taken),
+                values=values,
+            )
+            if per_resource is None:
+                return found
+            excess = []
+            for row in found:
+                if row.resource is not None and in_use[row.resource] >= per_resource:
+                    excess.append(row.id)
+                    continue
+                if row.resource is not None:
+                    in_use[row.resource] += 1
+                taken.append(row)
+            if not excess:
+                return taken
+            back = _QUEUED_AGAIN | {"attempts": work.c.attempts - 1}
+            connection.execute(update(work).where(work.c.id.in_(excess)).values(back))
+        return taken
 
     return [Work.from_row(row) for row in transact(engine, take)]
 
 
+def _resources_in_use(connection: Connection) -> Counter[str]:
+    resource = work.c.resource
+    running = (work.c.status == Status.RUNNING) & resource.is_not(None)
+    found = connection.execute(select(resource, func.count()).where(running).group_by(resource))
+    return Counter({str(name): count for name, count in found})
+
+
 def give_back(engine: Engine, owner: str, ids: Sequence[int]) -> None:
     """Puts claimed rows back into the queue. Rows whose process has started stay with their owner."""
-    values = {"status": Status.QUEUED, "lease_owner": None, "leased_until": None}
-    _update_owned(engine, owner, ids, values, not_started=True)
+    _update_owned(engine, owner, ids, _QUEUED_AGAIN, not_started=True)
+
+
+def take_back_from_dagster(engine: Engine, work_id: int, run_id: str) -> Work | None:
+    """Queues a row again that was handed to Dagster, now with the run that Dagster made for it.
+
+    Returns None if the row is not waiting for a run of Dagster any more: closed, taken back before, or at work.
+    """
+    handed_over = (work.c.id == work_id) & _is_owned_by(DAGSTER) & work.c.pid.is_(None)
+
+    def take(connection: Connection) -> Row[Any] | None:
+        query = select(work.c.id).where(handed_over, ~_runs_of_other_rows(run_id, work_id))
+        if connection.execute(query.with_for_update()).first() is None:
+            # A repeated launch of the same run finds the row as the first launch left it.
+            return connection.execute(select(work).where(work.c.id == work_id, work.c.run_id == run_id)).one_or_none()
+        connection.execute(update(work).where(work.c.id == work_id).values(_QUEUED_AGAIN | {"run_id": run_id}))
+        return connection.execute(select(work).where(work.c.id == work_id)).one()
+
+    row = transact(engine, take)
+    return None if row is None else Work.from_row(row)
 
 
 def mark_started(engine: Engine, owner: str, work_id: int, process: ProcessId) -> bool:
@@ -112,6 +165,11 @@ def rows_handed_to_dagster(engine: Engine) -> list[Work]:
 
 def _is_owned_by(owner: str) -> ColumnElement[bool]:
     return (work.c.status == Status.RUNNING) & (work.c.lease_owner == owner)
+
+
+def _runs_of_other_rows(run_id: str, work_id: int) -> ColumnElement[bool]:
+    other = work.alias("other")
+    return select(other.c.id).where(other.c.run_id == run_id, other.c.id != work_id).exists()
 
 
 def _rows_where(engine: Engine, condition: ColumnElement[bool]) -> list[Work]:

@@ -22,6 +22,8 @@ DAGSTER_RUN = "dagster_run"
 # The same for a run of ingest, which may hold only its share of the runner's slots.
 INGEST_RUN = "dagster_run_ingest"
 LAUNCHED_RUNS = frozenset({DAGSTER_RUN, INGEST_RUN})
+# Rows with a smaller number go first.
+PRIORITY = 100
 
 
 class Status(StrEnum):
@@ -36,6 +38,17 @@ class Status(StrEnum):
         return self in FINAL_STATUSES
 
 
+class EndedBy(StrEnum):
+    """Who or what ended a run that did not end by itself."""
+
+    OPERATOR = "operator"  # somebody terminated it in the UI
+    RELEASE = "release"  # somebody released its row or its task, because it was stuck
+    TIMEOUT = "timeout"  # it took longer than it may
+    RESTART = "restart"  # its runner was stopped in order, or a new runner ends what the one before left
+    HOST = "host"  # its runner, its machine or the platform died
+    DEATH = "death"  # its own process died
+
+
 OPEN_STATUSES = frozenset({Status.QUEUED, Status.RUNNING})
 FINAL_STATUSES = frozenset(Status) - OPEN_STATUSES
 
@@ -43,6 +56,11 @@ FINAL_STATUSES = frozenset(Status) - OPEN_STATUSES
 def is_finished(status: ColumnElement[str]) -> ColumnElement[bool]:
     """SQL condition on the status column of `work`, or on an expression or alias of it: the row is closed."""
     return status.in_(sorted(FINAL_STATUSES))
+
+
+def is_due(now: datetime) -> ColumnElement[bool]:
+    """SQL condition on `work`: the row may start, as far as its own time is concerned."""
+    return work.c.not_before.is_(None) | (work.c.not_before <= now)
 
 
 @dataclass(frozen=True)
@@ -63,6 +81,12 @@ class Work:
     cancel_requested: bool
     result: Any
     error: str | None
+    # No runner takes the row before this time.
+    not_before: datetime | None = None
+    # What the run uses besides a slot, such as a data source.
+    resource: str | None = None
+    # Set when somebody asks to end the run, and at the latest when it is closed; None if it ended by itself.
+    ended_by: EndedBy | None = None
 
     @classmethod
     def from_row(cls, row: Row[Any]) -> "Work":
@@ -80,6 +104,9 @@ class Work:
             cancel_requested=row.cancel_requested_at is not None,
             result=row.result,
             error=row.error,
+            not_before=row.not_before,
+            resource=row.resource,
+            ended_by=None if row.ended_by is None else EndedBy(row.ended_by),
         )
 
     @property
@@ -104,10 +131,15 @@ def enqueue(
     *,
     key: str | None = None,
     run_id: str | None = None,
-    priority: int = 100,
+    priority: int = PRIORITY,
+    not_before: datetime | None = None,
+    resource: str | None = None,
 ) -> Work:
-    """Writes a row in a transaction of its own. If a row with the same key exists, returns that one instead."""
-    row = _new_row(kind, payload, priority) | {"idempotent_key": key}
+    """Writes a row in a transaction of its own. If a row with the same key exists, returns that one instead.
+
+    No runner takes the row before `not_before`; runners bound how many rows with the same `resource` run at a time.
+    """
+    row = _new_row(kind, payload, priority, not_before, resource) | {"idempotent_key": key}
     if run_id is not None:
         row["run_id"] = run_id
 
@@ -135,19 +167,39 @@ def enqueue_unless_open(engine: Engine, kind: str, *, key: str) -> Work:
     return enqueue(engine, kind, {}, key=key) if found is None else Work.from_row(found)
 
 
-def add(connection: Connection, kind: str, payloads: Sequence[Mapping[str, Any]], *, priority: int = 100) -> list[Work]:
+def add(
+    connection: Connection,
+    kind: str,
+    payloads: Sequence[Mapping[str, Any]],
+    *,
+    priority: int = PRIORITY,
+    not_before: datetime | None = None,
+    resources: Sequence[str | None] | None = None,
+) -> list[Work]:
     """Writes one row per payload in the caller's transaction, so that the rows exist only if the transaction commits.
 
-    Returns the rows in the order of the payloads.
+    `resources` has one entry per payload. Returns the rows in the order of the payloads.
     """
     if not payloads:
         return []
-    new_rows = [_new_row(kind, payload, priority) for payload in payloads]
+    new_rows = [
+        _new_row(kind, payload, priority, not_before, resource)
+        for payload, resource in zip(payloads, resources or [None] * len(payloads), strict=True)
+    ]
     run_ids = [row["run_id"] for row in new_rows]
     connection.execute(insert(work), new_rows)
     written = connection.execute(select(work).where(work.c.run_id.in_(run_ids))).all()
     by_run_id = {row.run_id: Work.from_row(row) for row in written}
     return [by_run_id[run_id] for run_id in run_ids]
+
+
+def hurry(connection: Connection, work_ids: Sequence[int]) -> list[int]:
+    """Lets queued rows that wait for a time start at once; returns the ids of those that did wait."""
+    waiting = work.c.id.in_(work_ids) & (work.c.status == Status.QUEUED) & work.c.not_before.is_not(None)
+    found = list(connection.execute(select(work.c.id).where(waiting).with_for_update()).scalars()) if work_ids else []
+    if found:
+        connection.execute(update(work).where(work.c.id.in_(found), waiting).values(not_before=None))
+    return found
 
 
 def get(engine: Engine, work_id: int) -> Work:
@@ -186,32 +238,39 @@ def finish(
     result: Any = None,
     error: str | None = None,
     run_id: str | None = None,
+    ended_by: EndedBy | None = None,
 ) -> bool:
     """Closes the row. Returns True only to the caller that closed it; a closed row stays as it is.
 
-    A run id is given if another run than the one that the row names did the work.
+    A run id is given if another run than the one that the row names did the work. The row keeps its own if that run has
+    a row too. Whoever asked to end the run stays the one who ended it, whatever `ended_by` says.
     """
-    values: dict[str, Any] = {} if run_id is None else {"run_id": run_id}
-    values |= {
+    values: dict[str, Any] = {
         "status": status,
         "result": result,
         "error": error,
         "finished_at": datetime.now(UTC),
         "leased_until": None,
+        "ended_by": func.coalesce(work.c.ended_by, ended_by),
     }
     open_row = (work.c.id == work_id) & work.c.status.in_(sorted(OPEN_STATUSES))
-    closed = transact(
-        engine, lambda connection: connection.execute(update(work).where(open_row).values(values)).rowcount
-    )
-    return closed == 1
+
+    def close(connection: Connection) -> int:
+        taken = select(work.c.id).where(work.c.run_id == run_id)
+        if run_id is None or connection.execute(taken).first() is not None:
+            return connection.execute(update(work).where(open_row).values(values)).rowcount
+        return connection.execute(update(work).where(open_row).values(values | {"run_id": run_id})).rowcount
+
+    return transact(engine, close) == 1
 
 
-def request_cancel(engine: Engine, run_id: str) -> Work | None:
+def request_cancel(engine: Engine, run_id: str, by: EndedBy = EndedBy.OPERATOR) -> Work | None:
     """Asks whoever executes the run to end it. Returns the row, or None if no open row has this run."""
 
     def mark(connection: Connection) -> Row[Any] | None:
         open_row = (work.c.run_id == run_id) & work.c.status.in_(sorted(OPEN_STATUSES))
-        connection.execute(update(work).where(open_row).values(cancel_requested_at=datetime.now(UTC)))
+        asked = {"cancel_requested_at": datetime.now(UTC), "ended_by": func.coalesce(work.c.ended_by, by)}
+        connection.execute(update(work).where(open_row).values(asked))
         return connection.execute(select(work).where(open_row)).one_or_none()
 
     row = transact(engine, mark)
@@ -219,17 +278,22 @@ def request_cancel(engine: Engine, run_id: str) -> Work | None:
 
 
 def count_open_rows(engine: Engine, *, attempts: int = ATTEMPTS) -> dict[Status, int]:
-    """How many rows are QUEUED and how many are RUNNING."""
-    query = select(work.c.status, func.count()).where(work.c.status.in_(sorted(OPEN_STATUSES))).group_by(work.c.status)
+    """How many rows are QUEUED, without those that wait for a time of their own, and how many are RUNNING."""
+    is_open = work.c.status.in_(sorted(OPEN_STATUSES)) & is_due(datetime.now(UTC))
+    query = select(work.c.status, func.count()).where(is_open).group_by(work.c.status)
     found = read(engine, lambda connection: connection.execute(query).all(), attempts=attempts)
     return {Status.QUEUED: 0, Status.RUNNING: 0} | {Status(status): count for status, count in found}
 
 
-def _new_row(kind: str, payload: Mapping[str, Any], priority: int) -> dict[str, Any]:
+def _new_row(
+    kind: str, payload: Mapping[str, Any], priority: int, not_before: datetime | None, resource: str | None
+) -> dict[str, Any]:
     return {
         "kind": kind,
         "payload": dict(payload),
         "run_id": str(uuid.uuid4()),
         "status": Status.QUEUED,
         "priority": priority,
+        "not_before": not_before,
+        "resource": resource,
     }

@@ -1,17 +1,19 @@
 """Rows of work: written once, claimed by one, closed once, on every store."""
 
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import Engine, update
+from sqlalchemy import Connection, Engine, update
 
 from platform_defs.runner.kinds_of_work import job_launch
+from platform_defs.store.engine import transact
 from platform_defs.store.tables.work import work as table
 from platform_defs.work import leases, rows
 from platform_defs.work.errors import UnknownKind, WorkTimeout
 from platform_defs.work.processes import ProcessId, hostname
-from platform_defs.work.rows import Status
+from platform_defs.work.rows import EndedBy, Status
 
 
 def test_work_written_twice_under_one_key_is_one_row(engine: Engine) -> None:
@@ -150,3 +152,53 @@ def test_a_process_is_seen_at_work_on_this_machine_while_it_lives_and_never_on_a
         ("elsewhere", gone): (False, None),
         ("elsewhere", me): (False, None),
     }
+
+
+def test_a_row_that_waits_for_a_time_is_claimed_when_it_comes_or_when_somebody_hurries_it(engine: Engine) -> None:
+    now = datetime.now(UTC)
+    past = rows.enqueue(engine, "selfcheck", {}, not_before=now - timedelta(seconds=1))
+    later = rows.enqueue(engine, "selfcheck", {}, not_before=now + timedelta(hours=1))
+    assert [row.id for row in leases.claim(engine, "me", 5)] == [past.id]
+    assert rows.count_open_rows(engine)[Status.QUEUED] == 0
+    assert transact(engine, lambda connection: rows.hurry(connection, [past.id, later.id])) == [later.id]
+    assert transact(engine, lambda connection: rows.hurry(connection, [past.id, later.id])) == []
+    assert [row.id for row in leases.claim(engine, "me", 5)] == [later.id]
+
+
+def test_no_more_rows_of_a_resource_run_than_it_bears_and_the_others_do_not_wait_for_it(engine: Engine) -> None:
+    def add(connection: Connection) -> list[rows.Work]:
+        return rows.add(connection, "selfcheck", [{}] * 7, resources=["a", "a", "a", "a", None, "b", "b"])
+
+    written = transact(engine, add)
+    first = leases.claim(engine, "me", 5, per_resource=2)
+    assert [row.id for row in first] == [written[at].id for at in (0, 1, 4, 5, 6)]
+    assert leases.claim(engine, "me", 5, per_resource=2) == []
+    rows.finish(engine, first[0].id, Status.SUCCEEDED)
+    third = leases.claim(engine, "me", 5, per_resource=2)
+    assert [(row.id, row.attempts) for row in third] == [(written[2].id, 1)]
+
+
+def test_whoever_asked_first_to_end_a_run_has_ended_it(engine: Engine) -> None:
+    row = rows.enqueue(engine, "selfcheck", {})
+    rows.request_cancel(engine, row.run_id, EndedBy.RESTART)
+    rows.request_cancel(engine, row.run_id)
+    rows.finish(engine, row.id, Status.CANCELED, ended_by=EndedBy.DEATH)
+    assert rows.get(engine, row.id).ended_by is EndedBy.RESTART
+
+
+def test_a_row_that_dagster_made_a_run_for_is_queued_with_that_run_once(engine: Engine) -> None:
+    row = rows.enqueue(engine, "selfcheck", {})
+    run_id, other = str(uuid.uuid4()), str(uuid.uuid4())
+    assert leases.take_back_from_dagster(engine, row.id, run_id) is None
+    leases.claim(engine, leases.DAGSTER, 1, lease=None)
+    for _ in range(2):  # Dagster may launch the same run again
+        back = leases.take_back_from_dagster(engine, row.id, run_id)
+        assert back is not None
+        assert (back.id, back.run_id, back.status) == (row.id, run_id, Status.QUEUED)
+    assert leases.take_back_from_dagster(engine, row.id, other) is None
+
+
+def test_a_row_is_closed_although_the_run_that_did_its_work_has_a_row_of_its_own(engine: Engine) -> None:
+    row, other = rows.enqueue(engine, "selfcheck", {}), rows.enqueue(engine, "selfcheck", {})
+    assert rows.finish(engine, row.id, Status.FAILED, run_id=other.run_id)
+    assert rows.get(engine, row.id).run_id == row.run_id

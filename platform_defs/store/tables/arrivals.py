@@ -52,6 +52,22 @@ metrics_task_log = Table(
     Column("trigger_code", Str(16)),
     # 1 at first; grows each time a crash makes the same execution start again
     Column("attempt", Integer, nullable=False, server_default="1"),
+    # the arrivals that count as read if the execution dies: at first those that made it due, then those that it read;
+    # a list of [table name, opTime as the arrival's row spells it, arrival_time]
+    Column("inputs", Json),
+    # deaths of runner, host or platform before this attempt, which are not the model's fault
+    Column("crashes", Integer, nullable=False, server_default="0"),
+    # 1 at first; grows each time a source that is down makes the same execution wait and start again
+    Column("try_number", Integer, nullable=False, server_default="1"),
+    # what failed, if the platform reacts to it: SOURCE, whose data source did not answer
+    Column("failure_code", Str(16)),
+    # who or what ended the execution, if it did not end by itself (EndedBy in work/rows.py)
+    Column("ended_by", Str(16)),
+    # the process that executes it, as host:pid:started
+    Column("process", Str(255)),
+    # set when the execution is closed by another process than its own: until then its statement, which may still run
+    # at the source, is looked for and ended
+    Column("statement_until", Instant),
     # the row of work of this execution; NULL if Dagster launched the run without one
     Column("work_id", BigInteger),
     Column("run_id", Fixed(36)),
@@ -61,6 +77,7 @@ metrics_task_log = Table(
     Index("idx_task_log_batch", "model_id", "op_time"),
     Index("idx_task_log_status", "status", "start_time"),
     Index("idx_task_log_reported", "status", "reported_at", "end_time"),
+    Index("idx_task_log_statement", "statement_until"),
 )
 
 # Has a row for a batch while a task of the batch is RUNNING; the primary key allows only one.
@@ -98,6 +115,9 @@ metrics_model = Table(
     Column("dimensions", Json, nullable=False),
     Column("target", Str(255)),
     Column("due", Str(16)),
+    # how often an execution is tried while its source is down, and how long its query may take; NULL: the settings'
+    Column("retries", Integer),
+    Column("timeout_s", Double),
     Column("published_at", Instant),
     # grows with every change of SQL, KPIs, dimensions or source
     Column("version", Integer, nullable=False, server_default="1"),

@@ -1,4 +1,4 @@
-"""Tables of work: rows of work, the runners that execute them, and the versions of definition rows."""
+"""Tables of work: rows of work, the runners that execute them, ticks of sensors, versions of definition rows."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, UniqueConstraint
 
@@ -18,6 +18,10 @@ work = Table(
     Column("status", Str(16), nullable=False),
     Column("priority", Integer, nullable=False, server_default="100"),
     Column("attempts", Integer, nullable=False, server_default="0"),
+    # no runner takes the row before this time; NULL is at once
+    Column("not_before", Instant),
+    # what the run uses besides a slot, such as a data source, and of which only so many may be used at a time
+    Column("resource", Str(64)),
     Column("lease_owner", Str(255)),
     Column("leased_until", Instant),
     Column("heartbeat_at", Instant),
@@ -25,6 +29,8 @@ work = Table(
     # when the process started: identifies it together with the pid, which the kernel reuses
     Column("process_started", BigInteger),
     Column("cancel_requested_at", Instant),
+    # who or what ended the run, if it did not end by itself (EndedBy in work/rows.py)
+    Column("ended_by", Str(16)),
     Column("result", Json),
     Column("error", LongText),
     created_at(),
@@ -54,6 +60,17 @@ runners = Table(
     Column("started_at", Instant, nullable=False),
     Column("heartbeat_at", Instant, nullable=False),
     Column("stopped_at", Instant),
+)
+
+# Sensors note their ticks here, so that processes that know nothing of Dagster can tell that one stands still.
+sensor_ticks = Table(
+    "work_sensor_tick",
+    metadata,
+    Column("name", Str(64), primary_key=True),
+    # the last tick without an error
+    Column("succeeded_at", Instant),
+    Column("failed_at", Instant),
+    Column("error", LongText),
 )
 
 definition_versions = Table(
