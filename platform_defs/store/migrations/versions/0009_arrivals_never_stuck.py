@@ -8,7 +8,7 @@ from alembic import op
 from platform_defs.store.types import Instant, Json, LongText, Str
 
 revision = "0009"
-down_revision = "0008"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 
