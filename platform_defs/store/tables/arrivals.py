@@ -1,6 +1,6 @@
 """Tables of table arrival: models, what they depend on, arrivals, executions, KPIs and their values."""
 
-from sqlalchemy import BigInteger, Column, Index, Integer, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, Table, UniqueConstraint
 
 from platform_defs.store.metadata import created_at, id_column, metadata, updated_at
 from platform_defs.store.types import ExactNumber, Fixed, Instant, Json, LongText, OthersInstant, Str
