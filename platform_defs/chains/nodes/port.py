@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
+from platform_defs.chains.dag import Node
+
 
 class StopSignal:
     """Tells an attempt that it must end now: its run is stopped, its time is over, or an operator completed its node.
@@ -109,6 +111,24 @@ class NodeFailed(Exception):
 
 class NodeStopped(Exception):
     """The attempt ended because its StopSignal was set."""
+
+
+@dataclass(frozen=True)
+class AttemptRequest:
+    """One attempt that a drive asks for. `execution.perform` turns it into the call of the node's executor."""
+
+    run_id: str
+    node: Node
+    attempt: int
+    drive_no: int
+    params: Mapping[str, Any]
+    depth: int
+    stop: StopSignal
+    log: Callable[[str], None]
+
+
+# Executes one attempt in the calling thread. NodeFailed, NodeStopped and any other exception are its failures.
+Perform: TypeAlias = Callable[[AttemptRequest], Outcome]
 
 
 class NodeExecutor(Protocol):
