@@ -113,6 +113,11 @@ class Settings(BaseSettings):
         description="Days that ended tasks, finished deliveries and finished work are kept; 0 means for ever",
     )
     model_timeout_s: float = Field(600.0, gt=0, le=86_400, description="Seconds that the query of a model may take")
+    chain_env: str = Field(
+        "CHAIN_*",
+        description="Variables (patterns) that nodes of chains may refer to as env:NAME; those of the platform never",
+    )
+    chain_shell: bool = Field(False, description="Whether chains may have nodes of the type shell")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Level of the logs")
 
     @classmethod
@@ -177,6 +182,10 @@ class Settings(BaseSettings):
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """Private networks that webhook callbacks may reach: those of any system, and further ones."""
         return (*self.http_networks, *_parse_networks(self.webhook_allow))
+
+    @property
+    def chain_env_patterns(self) -> tuple[str, ...]:
+        return tuple(pattern.strip() for pattern in self.chain_env.split(",") if pattern.strip())
 
     @property
     def slots_of_ingest(self) -> int:

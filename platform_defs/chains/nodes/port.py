@@ -1,11 +1,12 @@
 """The port between a chain and its node types: what an executor is given, and what it gives back."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from fnmatch import fnmatchcase
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -73,7 +74,12 @@ class NodeContext:
     stop: StopSignal
     log: Callable[[str], None]
     save_checkpoint: Callable[[Any], None]
+    # how deep the run is nested below a run that no other run started
     depth: int = 0
+    # `timeoutSeconds` of the node; the StopSignal comes when they are over
+    timeout_s: float | None = None
+    # The secret that a reference in the cfg stands for; what it returns is masked in logs, errors and artifacts.
+    reveal: Callable[[str], str] = lambda text: text
 
 
 @dataclass(frozen=True)
@@ -145,14 +151,40 @@ class NodeExecutor(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksCfg(Protocol):
+    """A node type that can say more about a cfg than its schema, when a chain is saved and before a node runs."""
+
+    def problems(self, cfg: Any) -> Iterable[str]:
+        """One line for each problem; `cfg` is an instance of cfg_model in which nothing is left to be evaluated."""
+        ...
+
+
+@dataclass(frozen=True)
+class SecretNames:
+    """The environment variables that chains may refer to, as patterns; those of the platform itself never."""
+
+    patterns: tuple[str, ...] = ("CHAIN_*",)
+
+    def allow(self, name: str) -> bool:
+        return not name.startswith("PLATFORM_") and any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+
 @dataclass(frozen=True)
 class NodeTypes:
     """The node types of this platform by name: built in, handed in from above the systems, and plug-ins."""
 
     by_name: Mapping[str, NodeExecutor] = field(default_factory=dict)
+    secret_names: SecretNames = field(default_factory=SecretNames)
 
     def __contains__(self, name: object) -> bool:
         return name in self.by_name
 
     def __getitem__(self, name: str) -> NodeExecutor:
         return self.by_name[name]
+
+    def close(self) -> None:
+        """Closes connections that executors have kept open from one attempt to the next."""
+        for executor in self.by_name.values():
+            if callable(close := getattr(executor, "close", None)):
+                close()
