@@ -25,8 +25,8 @@ class ChainsError(PlatformError):
 class InvalidChain(ChainsError):
     code = "CHAIN_INVALID"
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
+    def __init__(self, problems: Sequence[str], *, code: str | None = None) -> None:
+        super().__init__("; ".join(problems), code=code)
         self.problems = tuple(problems)
 
 
