@@ -3,8 +3,19 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from dagster import Definitions, OpExecutionContext, job, op
+from dagster import (
+    AssetCheckResult,
+    AssetKey,
+    AssetSpec,
+    Definitions,
+    OpExecutionContext,
+    asset_check,
+    job,
+    op,
+)
+from sqlalchemy import Engine
 
+from platform_defs.lineage.upkeep import recovery_failures
 from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.lineage.upkeep.retention import Retention, delete_expired
 from platform_defs.settings import Settings
@@ -58,5 +69,26 @@ def lineage_retention() -> None:
     forget_old_lineage()
 
 
+LINEAGE_GRAPH = AssetKey("lineage_graph")
+RECOVERS = "recovery_works"
+
+
+def recovery_outcome(engine: Engine) -> AssetCheckResult:
+    """Passes unless the recovery keeps failing; then it says since when and why."""
+    failures = recovery_failures.read_failures(engine)
+    if failures is None or not failures.is_degraded:
+        return AssetCheckResult(passed=True, description="events that the graph lacks are brought into it")
+    since = failures.since.isoformat(timespec="seconds")
+    return AssetCheckResult(passed=False, description=f"the recovery fails since {since}: {failures.error}")
+
+
+@asset_check(
+    asset=LINEAGE_GRAPH, name=RECOVERS, description="The recovery of the lineage graphs does not keep failing."
+)
+def recovery_works(database: DatabaseResource) -> AssetCheckResult:
+    return recovery_outcome(database.engine)
+
+
 def definitions() -> Definitions:
-    return Definitions(jobs=[lineage_apply, lineage_retention])
+    graph = AssetSpec(LINEAGE_GRAPH, description="The asset graphs of all tenants, which the lineage sink keeps.")
+    return Definitions(assets=[graph], asset_checks=[recovery_works], jobs=[lineage_apply, lineage_retention])

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dagster import (
+    AssetCheckEvaluation,
     AssetKey,
     AssetObservation,
     DefaultScheduleStatus,
@@ -18,8 +19,9 @@ from dagster import (
     TableSchema,
     sensor,
 )
+from sqlalchemy import Engine
 
-from assets.lineage import lineage_retention
+from assets.lineage import LINEAGE_GRAPH, RECOVERS, lineage_retention, recovery_outcome
 from platform_defs.lineage import observations
 from platform_defs.lineage.kinds_of_work import LINEAGE_APPLY
 from platform_defs.lineage.observations import Observation, Position
@@ -37,6 +39,7 @@ RECOVERY_INTERVAL_S = 30
 def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
     """Writes a row of work when raw events wait for the graph or a tenant's graph needs a rebuild."""
     with DatabaseResource().open() as engine:
+        _report_check(context, engine)
         if not is_recovery_needed(engine):
             return SkipReason("the graph has all events")
         interval = int(datetime.now(UTC).timestamp() // RECOVERY_INTERVAL_S)
@@ -61,6 +64,18 @@ def lineage_observations(context: SensorEvaluationContext) -> SensorResult | Ski
     return SensorResult(
         asset_events=[_asset_observation(found) for found in tick.observations], cursor=str(tick.position)
     )
+
+
+def _report_check(context: SensorEvaluationContext, engine: Engine) -> None:
+    """Reports whether the recovery works to its asset check, at the first tick and whenever the outcome changes."""
+    outcome = recovery_outcome(engine)
+    state = f"{outcome.passed}: {outcome.description}"
+    if context.cursor != state:
+        evaluation = AssetCheckEvaluation(
+            LINEAGE_GRAPH, RECOVERS, outcome.passed, description=outcome.description, severity=outcome.severity
+        )
+        context.instance.report_runless_asset_event(evaluation)
+        context.update_cursor(state)
 
 
 def _asset_observation(found: Observation) -> AssetObservation:

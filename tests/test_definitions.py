@@ -10,7 +10,7 @@ from dagster import AssetKey, DagsterInstance, DagsterRunStatus, Definitions
 import platform_defs.definitions
 from platform_defs.runner.kinds_of_work import KINDS_OF_WORK, job_launch
 
-ASSETS = ["selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
+ASSETS = ["lineage_graph", "selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
 JOBS = [
     "arrival_report",
     "arrivals_retention",

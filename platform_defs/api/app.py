@@ -66,12 +66,13 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     app.state.engine = engine
     app.state.graph = graph
     app.state.metrics = ApiMetrics()
-    app.state.readiness = health.Readiness(engine, graph)
     app.state.authentication = RequestAuthentication(
         Authenticator(engine, load_gateway(settings)) if settings.auth == "keys" else None
     )
     context = ApiContext(settings, engine, graph, app.state.metrics.registry)
     _open_services(app, context, drain)
+    checks = {name: check for system in SYSTEMS for name, check in system.checks(context).items()}
+    app.state.readiness = health.Readiness(engine, graph, checks)
     context.registry.register(_database_metrics(context))
     for router in ROUTERS:
         app.include_router(router)

@@ -1,7 +1,7 @@
 """What a system brings to the API: its routers, its service, its metrics and the shape of its errors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter
@@ -39,12 +39,17 @@ def no_collectors(context: ApiContext) -> Sequence[NamedCollector]:
     return ()
 
 
+def no_checks(context: ApiContext) -> Mapping[str, Callable[[], str]]:
+    return {}
+
+
 @dataclass(frozen=True)
 class ApiSystem:
     """One system's registration, which its folder exports as `SYSTEM` and `api/systems.py` lists.
 
     Requests find the service that `open_service` returns as `request.app.state.<name>`. Errors on a path at or below
     one of the `prefixes` have the shape `error_shape`, also those that no router of the system raised, such as 404.
+    Each of the `checks` returns "ok" or what is wrong, in which case /readyz says that the process is degraded.
     """
 
     name: str
@@ -53,3 +58,4 @@ class ApiSystem:
     error_shape: ErrorShape
     open_service: Callable[[ApiContext], Service] | None = None
     collectors: Callable[[ApiContext], Sequence[NamedCollector]] = no_collectors
+    checks: Callable[[ApiContext], Mapping[str, Callable[[], str]]] = no_checks

@@ -336,6 +336,7 @@ def test_an_event_whose_time_would_not_be_accepted_any_more_is_read_by_the_time_
         source_type=None,
         created_at=time,
         graph_applied_at=None,
+        version=None,
     )
     found = raw_events.read_row(cast("Row[Any]", row))
     assert found.event.event_time == time

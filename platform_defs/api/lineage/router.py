@@ -1,6 +1,7 @@
 """POST /api/openlineage, the only path of the lineage sink: takes one event or an array of events."""
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import IntakeResult
 from platform_defs.lineage.sink.answers import RATE_LIMITED, STORE_DOWN, TOO_LATE, Answer, outcome_label
 from platform_defs.lineage.sink.commit import is_store_unavailable
+
+log = logging.getLogger(__name__)
 
 SCOPE = "lineage:write"
 RETRY_AFTER = {"Retry-After": "1"}
@@ -117,6 +120,15 @@ def _prepare(service: LineageService, principal: Principal, payload: Any) -> Int
         if not is_store_unavailable(error):
             raise
         return STORE_DOWN
+    if result.prepared.ahead:
+        service.metrics.events_ahead.labels(str(result.prepared.tenant.id)).inc()
+        log.warning(
+            "an event of tenant %d (producer %s, job %s) claims the time %s; it is ordered by its arrival",
+            result.prepared.tenant.id,
+            result.event.producer,
+            result.event.job_name,
+            result.event.event_time.isoformat(),
+        )
     if result.unknown_operation:
         service.metrics.unknown_operations.labels(str(result.prepared.tenant.id)).inc()
     return result

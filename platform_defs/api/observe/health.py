@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, Request
@@ -28,11 +28,13 @@ router = APIRouter(tags=["operations"])
 class Readiness:
     """Checks the parts that requests need, each in a thread and with a short time limit."""
 
-    def __init__(self, engine: Engine, graph: Graph) -> None:
+    def __init__(self, engine: Engine, graph: Graph, of_systems: Mapping[str, Callable[[], str]]) -> None:
         self._engine = engine
         self._graph = graph
+        self.of_systems = of_systems
         # The check of a store that hangs keeps its thread: the limiter of each part bounds the threads it may keep.
-        self._limiters = {name: CapacityLimiter(2) for name in ("database", "migrations", "graph", "runner")}
+        names = ("database", "migrations", "graph", "runner", *of_systems)
+        self._limiters = {name: CapacityLimiter(2) for name in names}
 
     async def check(self) -> dict[str, str]:
         """For each part "ok", or what is wrong with it."""
@@ -41,6 +43,7 @@ class Readiness:
             "migrations": self._migrations,
             "graph": self._ping_graph,
             "runner": self._runner,
+            **self.of_systems,
         }
         found = await asyncio.gather(*(self._run(name, work) for name, work in checks.items()))
         return dict(zip(checks, found, strict=True))
@@ -96,4 +99,5 @@ async def readyz(request: Request) -> JSONResponse:
     wrong = [f"{name}: {state}" for name, state in parts.items() if state != "ok" and name in NEEDED]
     if wrong:
         return JSONResponse({"error": "; ".join(wrong), "checks": parts}, status_code=503)
-    return JSONResponse({"status": "ready", "checks": parts})
+    degraded = any(parts[name] != "ok" for name in readiness.of_systems)
+    return JSONResponse({"status": "degraded" if degraded else "ready", "checks": parts})

@@ -13,7 +13,8 @@ from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.sink.commit import PreparedEvent
 from platform_defs.lineage.sink.raw_events import EventKey, event_row
 from platform_defs.lineage.sink.run_counts import SqlRun
-from platform_defs.lineage.version import version_of
+from platform_defs.lineage.version import is_ahead, version_at_arrival
+from platform_defs.store.metadata import now
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,18 @@ class Intake:
                 reason = str(error).removeprefix(f"{error.field}: ")
                 raise TenantContradicted(error.field, reason) from None
         key = EventKey(tenant.id, fingerprint(tenant.id, event))
+        arrival = now()
+        version = version_at_arrival(event.event_time, arrival, event.payload_hash)
         run = None
         if extraction.sql is not None and event.run_id is not None:
             run = SqlRun(tenant.id, extraction.sql.id, event.run_id)
         prepared = PreparedEvent(
             tenant=tenant,
             key=key,
-            row=event_row(tenant, event, key.fingerprint, resolved.source_type),
-            event_facts=EventFacts(version_of(event.event_time, key.fingerprint), extraction.facts),
+            row=event_row(tenant, event, key.fingerprint, resolved.source_type, version),
+            event_facts=EventFacts(version, extraction.facts),
             run=run,
             size=event.size,
+            ahead=is_ahead(event.event_time, arrival),
         )
         return IntakeResult(event, prepared, extraction.unknown_operation)

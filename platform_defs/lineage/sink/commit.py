@@ -24,6 +24,7 @@ from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
 from platform_defs.lineage.sink.raw_events import EventKey
 from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs
 from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.version import Version
 from platform_defs.store.engine import is_transient, transact
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.metadata import now
@@ -37,6 +38,7 @@ class PreparedEvent:
     """An event that is ready to be written: its tenant is known and its facts are extracted.
 
     row: the row of `lineage_events`. run: the execution to count, if the event ran an SQL. size: bytes of its JSON.
+    The version in `event_facts` is that of the row, once the row is stored.
     """
 
     tenant: Tenant
@@ -45,6 +47,15 @@ class PreparedEvent:
     event_facts: EventFacts
     run: SqlRun | None
     size: int
+    # the event's time is too far in the future, so its version depends on when it arrived
+    ahead: bool = False
+
+    def with_version(self, version: Version) -> "PreparedEvent":
+        if version == self.event_facts.version:
+            return self
+        return replace(
+            self, row=self.row | {"version": version}, event_facts=replace(self.event_facts, version=version)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +127,20 @@ def _find_pending(connection: Connection, events: Sequence[PreparedEvent]) -> Pe
     unique = {event.key: event for event in events}
     stored = raw_events.find_stored(connection, list(unique))
     fresh = [event for key, event in unique.items() if key not in stored]
-    waiting = [event for key, event in unique.items() if stored.get(key) is False]
+    waiting = [unique[key].with_version(state.version) for key, state in stored.items() if not state.applied]
     counts = count_runs(connection, [event.run for event in fresh + waiting if event.run])
     return PendingWrites(fresh, waiting, counts)
+
+
+def _store_events_ahead(engine: Engine, events: Sequence[PreparedEvent]) -> None:
+    """Stores the rows of events whose version depends on their arrival, in a transaction of their own.
+
+    Another process may get the same event at the same time. Only one of the two rows is stored, and both processes then
+    find its version in the row.
+    """
+    rows = [event.row for event in events if event.ahead]
+    if rows:
+        transact(engine, lambda connection: raw_events.insert_rows(connection, rows), attempts=ATTEMPTS)
 
 
 def _apply_to_graph(graph: Graph, pending: PendingWrites) -> frozenset[int]:
@@ -139,6 +161,7 @@ class EmbeddedCommitter:
 
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
         with measure_write(self._metrics, "raw", len(events)), measure_write(self._metrics, "graph", len(events)):
+            _store_events_ahead(self._engine, events)
             return transact(self._engine, lambda connection: self._write(connection, events), attempts=ATTEMPTS)
 
     def _write(self, connection: Connection, events: Sequence[PreparedEvent]) -> CommitResult:
@@ -185,6 +208,7 @@ class ParallelCommitter:
     _rewrites: Mapping[int, datetime] = field(default_factory=dict)
 
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
+        _store_events_ahead(self.engine, events)
         handover: Future[PendingWrites] = Future()
         graph_write = self._pool.submit(self._write_graph, handover)
         try:

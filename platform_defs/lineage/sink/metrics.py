@@ -42,6 +42,12 @@ class SinkMetrics:
             ["tenant"],
             registry=registry,
         )
+        self.events_ahead = Counter(
+            "platform_lineage_events_ahead",
+            "Events that claim a time more than a day ahead of their arrival; they are ordered by their arrival.",
+            ["tenant"],
+            registry=registry,
+        )
         self.dead_letters = Counter(
             "platform_lineage_dead_letters", "Refused events that were kept.", registry=registry
         )

@@ -3,7 +3,7 @@
 The column `graph_applied_at` is the mark that the graph contains the event; NULL means that the graph still lacks it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,15 +16,17 @@ from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.events import Event, parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.sink.apply import EventFacts
-from platform_defs.lineage.version import version_of
+from platform_defs.lineage.version import Version, is_ahead, version_at_arrival, version_of
 from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows
-from platform_defs.store.engine import read
+from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.store.upsert import upsert
 
 PAGE = 500
+# Events are read in small portions, because one event may have megabytes.
+EVENTS_AT_ONCE = 16
 KEYS_PER_STATEMENT = 500
 
 _events = lineage_events.c
@@ -39,6 +41,7 @@ _COLUMNS = (
     _events.source_type,
     _events.created_at,
     _events.graph_applied_at,
+    _events.version,
 )
 
 
@@ -65,7 +68,17 @@ class StoredEvent:
     applied: bool
 
 
-def event_row(tenant: Tenant, event: Event, fingerprint: str, source_type: SourceType) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What the table says of an event that it has: whether the graph has the event too, and the event's version."""
+
+    applied: bool
+    version: Version
+
+
+def event_row(
+    tenant: Tenant, event: Event, fingerprint: str, source_type: SourceType, version: Version
+) -> dict[str, Any]:
     return {
         "tenant_id": tenant.id,
         "tenant_code": tenant.code,
@@ -80,19 +93,20 @@ def event_row(tenant: Tenant, event: Event, fingerprint: str, source_type: Sourc
         "event": event.raw,
         "fingerprint": fingerprint,
         "source_type": str(source_type),
+        "version": version,
     }
 
 
-def find_stored(connection: Connection, keys: Sequence[EventKey]) -> dict[EventKey, bool]:
-    """The given keys that are stored already, each with whether the graph has its event."""
-    found: dict[EventKey, bool] = {}
+def find_stored(connection: Connection, keys: Sequence[EventKey]) -> dict[EventKey, StoredState]:
+    """The given keys that are stored already."""
+    found: dict[EventKey, StoredState] = {}
     for tenant_id, fingerprints in _by_tenant(keys):
         for some in chunks(fingerprints, KEYS_PER_STATEMENT):
-            query = select(_events.fingerprint, _events.graph_applied_at).where(
+            query = select(_events.fingerprint, _events.graph_applied_at, _events.event_time, _events.version).where(
                 _events.tenant_id == tenant_id, _events.fingerprint.in_(some)
             )
             found |= {
-                EventKey(tenant_id, row.fingerprint): row.graph_applied_at is not None
+                EventKey(tenant_id, row.fingerprint): StoredState(row.graph_applied_at is not None, _version(row))
                 for row in connection.execute(query)
             }
     return found
@@ -132,12 +146,13 @@ def remove_unapplied(connection: Connection, keys: Sequence[EventKey]) -> None:
 def read_unapplied(engine: Engine, *, before: datetime, after_id: int = 0, limit: int = PAGE) -> list[StoredEvent]:
     """Events stored before that time which the graph lacks, oldest first."""
     query: Select[Any] = (
-        select(*_COLUMNS)
+        select(_events.id)
         .where(_events.graph_applied_at.is_(None), _events.created_at < before, _events.id > after_id)
         .order_by(_events.id)
         .limit(limit)
     )
-    return [read_row(row) for row in read(engine, lambda connection: connection.execute(query).all())]
+    ids = read(engine, lambda connection: connection.scalars(query).all())
+    return [read_row(row) for row in _rows_by_id(engine, ids)]
 
 
 def count_unapplied(engine: Engine, *, before: datetime, attempts: int = 5) -> int:
@@ -163,31 +178,95 @@ def oldest_time(engine: Engine, tenant_id: int) -> datetime | None:
 
 
 def read_in_version_order(engine: Engine, tenant_id: int) -> Iterator[StoredEvent]:
-    """All events of a tenant in the order of their versions, page by page along the index on (tenant, time)."""
-    last: tuple[datetime, str] | None = None
+    """All events of a tenant in the order of their versions.
+
+    Pages hold ids only, along the index on (tenant, version): a server that sorted whole rows would need room for
+    their JSON, which MySQL does not grant. The events are then fetched by id.
+    """
+    fill_versions(engine, tenant_id)
+    last: tuple[str, int] = ("", 0)
     while True:
-        query = _page(tenant_id, last)
-        rows = read(engine, lambda connection, query=query: connection.execute(query).all())  # type: ignore[misc]
-        for row in rows:
-            yield read_row(row)
-        if len(rows) < PAGE:
+        query = _page(tenant_id, *last)
+        page = read(engine, lambda connection, query=query: connection.execute(query).all())  # type: ignore[misc]
+        yield from map(read_row, _rows_by_id(engine, [row.id for row in page]))
+        if len(page) < PAGE:
             return
-        last = (rows[-1].event_time, rows[-1].fingerprint)
+        last = (page[-1].version, page[-1].id)
 
 
-def _page(tenant_id: int, last: tuple[datetime, str] | None) -> Select[Any]:
-    query = (
-        select(*_COLUMNS)
-        .where(_events.tenant_id == tenant_id)
-        .order_by(_events.event_time, _events.fingerprint)
+def _rows_by_id(engine: Engine, ids: Sequence[int]) -> Iterator[Row[Any]]:
+    """The rows in this order, without those that retention has deleted since their ids were read."""
+    for some in chunks(ids, EVENTS_AT_ONCE):
+        query = select(*_COLUMNS).where(_events.id.in_(some))
+        rows = read(engine, lambda connection, query=query: connection.execute(query).all())  # type: ignore[misc]
+        by_id = {row.id: row for row in rows}
+        yield from (by_id[id] for id in some if id in by_id)
+
+
+def _page(tenant_id: int, version: str, id: int) -> Select[Any]:
+    later = (_events.version > version) | ((_events.version == version) & (_events.id > id))
+    return (
+        select(_events.id, _events.version)
+        # `later` implies the second condition, which is repeated because the index can only be searched by that one
+        .where(_events.tenant_id == tenant_id, _events.version >= version, later)
+        .order_by(_events.version, _events.id)
         .limit(PAGE)
     )
-    if last is None:
-        return query
-    time, fingerprint = last
-    later = (_events.event_time > time) | ((_events.event_time == time) & (_events.fingerprint > fingerprint))
-    # `later` implies the first condition, which is repeated because the index can only be searched by that one
-    return query.where(_events.event_time >= time, later)
+
+
+def fill_versions(engine: Engine, tenant_id: int) -> None:
+    """Writes the version into rows of a release that had no such column: the one by which the graph knows them."""
+    query = (
+        select(_events.id, _events.event_time, _events.fingerprint, _events.version)
+        .where(_events.tenant_id == tenant_id, _events.version.is_(None))
+        .limit(PAGE)
+    )
+    while rows := read(engine, lambda connection: connection.execute(query).all()):
+        _write_versions(engine, tenant_id, {row.id: _version(row) for row in rows})
+
+
+def renew_versions(engine: Engine, tenant_id: int) -> None:
+    """Gives every row the version that a new row gets, which rows of an older release do not have."""
+    after = 0
+    while True:
+        query = (
+            select(_events.id)
+            .where(_events.tenant_id == tenant_id, _events.id > after)
+            .order_by(_events.id)
+            .limit(EVENTS_AT_ONCE)
+        )
+        ids = read(engine, lambda connection, query=query: connection.scalars(query).all())  # type: ignore[misc]
+        if not ids:
+            return
+        rows = list(_rows_by_id(engine, ids))
+        wanted = {
+            row.id: version_at_arrival(row.event_time, row.created_at, _parse_event_of(row).payload_hash)
+            for row in rows
+        }
+        # the time at which a row is stored may follow the arrival by some milliseconds
+        changed = {row.id: wanted[row.id] for row in rows if not _is_same_order(row, wanted[row.id])}
+        _write_versions(engine, tenant_id, changed)
+        after = ids[-1]
+
+
+def _is_same_order(row: Row[Any], wanted: Version) -> bool:
+    if row.version is None or row.version[16:] != wanted[16:]:
+        return False
+    return row.version == wanted or is_ahead(row.event_time, row.created_at)
+
+
+def _write_versions(engine: Engine, tenant_id: int, versions: Mapping[int, Version]) -> None:
+    def write(connection: Connection) -> None:
+        for id, version in versions.items():
+            where = (_events.tenant_id == tenant_id, _events.id == id)
+            connection.execute(update(lineage_events).where(*where).values(version=version))
+
+    if versions:
+        transact(engine, write)
+
+
+def _version(row: Row[Any]) -> Version:
+    return Version(row.version) if row.version else version_of(row.event_time, row.fingerprint)
 
 
 def _parse_event_of(row: Row[Any]) -> Event:
@@ -208,7 +287,7 @@ def read_row(row: Row[Any]) -> StoredEvent:
         fingerprint=row.fingerprint,
         event=event,
         source_type=source_type,
-        event_facts=EventFacts(version_of(row.event_time, row.fingerprint), extraction.facts),
+        event_facts=EventFacts(_version(row), extraction.facts),
         sql_id=None if extraction.sql is None else extraction.sql.id,
         created_at=row.created_at,
         applied=row.graph_applied_at is not None,

@@ -20,7 +20,7 @@ from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.sink.commit import is_caused_by_event, is_store_unavailable
 from platform_defs.lineage.sink.raw_events import EventKey, StoredEvent
 from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, read_counts
-from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
 from platform_defs.lineage.upkeep.rebuild import RebuildReport, rebuild
 from platform_defs.lineage.version import time_of
 from platform_defs.store.engine import transact
@@ -51,8 +51,18 @@ def recover(engine: Engine, graph: Graph, *, patience: timedelta = ABANDONED_AFT
     """Applies all waiting events, oldest first, then rebuilds the graphs for which a rebuild is requested.
 
     It is idempotent. If the rebuild of one tenant fails, the other tenants are rebuilt all the same; then the failure
-    is raised.
+    is raised. Failures are counted until the next success.
     """
+    try:
+        report = _recover(engine, graph, patience)
+    except Exception as error:
+        recovery_failures.record_failure(engine, error)
+        raise
+    recovery_failures.record_success(engine)
+    return report
+
+
+def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryReport:
     applied = refused = after = 0
     before = now() - patience
     while rows := raw_events.read_unapplied(engine, before=before, after_id=after):
@@ -91,6 +101,8 @@ def rebuild_tenant(
     back the stored events reach, may have such facts removed.
     """
     number = rebuild_requests.latest_number(engine, tenant.id)
+    if not keep_unexplained:
+        raw_events.renew_versions(engine, tenant.id)
     unapplied: set[EventKey] = set()
 
     def read_events() -> Iterator[EventFacts]:

@@ -36,6 +36,8 @@ lineage_events = Table(
     Column("graph_applied_at", Instant),
     # the source type by whose rules the event was accepted: a rebuild must apply the same rules
     Column("source_type", Str(32)),
+    # the place of the event in the order by which the graph is built; NULL in rows of an older release
+    Column("version", Fixed(32)),
     UniqueConstraint("tenant_id", "fingerprint", name="uk_le_fingerprint"),
     CheckConstraint("_event_type IN ('RUN_EVENT', 'DATASET_EVENT', 'JOB_EVENT')", name="event_type"),
 )
@@ -45,6 +47,7 @@ Index("idx_le_tenant_event_type_time", _events.tenant_id, _events["_event_type"]
 Index("idx_le_tenant_run_time", _events.tenant_id, _events.run_uuid, _events.event_time.desc())
 Index("idx_le_tenant_job_time", _events.tenant_id, _events.job_namespace, _events.job_name, _events.event_time.desc())
 Index("idx_le_created_at", _events.created_at.desc())
+Index("idx_le_tenant_version", _events.tenant_id, _events.version)
 Index("idx_le_graph_applied", _events.graph_applied_at, _events.id)  # finds events that are not in the graph yet
 
 # executionCount counts runs, not deliveries of events: each run of an SQL is one row, and lineage_sql.runs counts them
@@ -80,6 +83,16 @@ lineage_rebuild = Table(
     Column("rebuilt_at", Instant),
     # the time of the oldest event that the last rebuild read
     Column("rebuilt_from", Instant),
+)
+
+# how often the recovery has failed in a row; no row if it last succeeded
+lineage_recovery = Table(
+    "lineage_recovery",
+    metadata,
+    Column("name", Str(64), primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("since", Instant, nullable=False),
+    Column("error", LongText, nullable=False),
 )
 
 # the id up to which a reader of lineage_events has come; /metrics computes its lag from it
