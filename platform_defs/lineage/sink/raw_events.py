@@ -265,7 +265,7 @@ def _write_versions(engine: Engine, tenant_id: int, versions: Mapping[int, Versi
         transact(engine, write)
 
 
-def _version(row: Row[Any]) -> Version:
+def _version(row: Any) -> Version:
     return Version(row.version) if row.version else version_of(row.event_time, row.fingerprint)
 
 
