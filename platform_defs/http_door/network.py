@@ -4,6 +4,8 @@ The usual client libraries count their time limit anew for every read: a server 
 a request for hours. Here every read, write and handshake gets what is left of the request's own time.
 """
 
+import errno
+import os
 import select
 import socket
 import ssl
@@ -18,7 +20,7 @@ import httpcore
 # which addresses of a host may be connected to; whoever refuses some or all of them raises or leaves them out
 Resolver = Callable[[str, int], Sequence[str]]
 
-# how long a read goes on before it looks whether the caller has given up
+# how long a step goes on before it looks whether the caller has given up
 _HEAR_S = 0.25
 
 
@@ -41,6 +43,10 @@ class Budget:
         if left <= 0:
             raise timeout("the time for the whole request is over")
         return left if limit is None else min(left, limit)
+
+    def slice(self, left: float) -> float:
+        """How long to block before the next look at `cancel`."""
+        return left if self.cancel is None else min(left, _HEAR_S)
 
 
 class BudgetedBackend(httpcore.NetworkBackend):
@@ -71,15 +77,11 @@ class BudgetedBackend(httpcore.NetworkBackend):
         for address in self._addresses(host, port, timeout):
             left = self.budget.left(timeout, httpcore.ConnectTimeout)
             try:
-                connection = socket.create_connection((address, port), timeout=left)
+                return _Stream(_connect(address, port, self.budget, left), self)
             except TimeoutError:
                 failure = httpcore.ConnectTimeout(f"no connection within {left:.1f} s")
-                continue
             except OSError as error:
                 failure = httpcore.ConnectError(str(error))
-                continue
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return _Stream(connection, self)
         raise failure
 
     def connect_unix_socket(
@@ -103,7 +105,9 @@ class BudgetedBackend(httpcore.NetworkBackend):
 
         thread = threading.Thread(target=ask, daemon=True, name="http-door-resolver")
         thread.start()
-        thread.join(self.budget.left(timeout, httpcore.ConnectTimeout))
+        until = time.monotonic() + self.budget.left(timeout, httpcore.ConnectTimeout)
+        while thread.is_alive() and (left := until - time.monotonic()) > 0:
+            thread.join(self.budget.slice(self.budget.left(left, httpcore.ConnectTimeout)))
         if failures and isinstance(failures[0], OSError | UnicodeError):
             raise httpcore.ConnectError(f"{host} cannot be resolved: {failures[0]}")
         if failures:
@@ -118,6 +122,50 @@ def resolve_by_system(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(answer[4][0]) for answer in found))
 
 
+def _connect(address: str, port: int, budget: Budget, left: float) -> socket.socket:
+    """A connected socket. Raises TimeoutError, another OSError, or CancelHeard."""
+    until = time.monotonic() + left
+    connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        state = connection.connect_ex((address, port))
+        if state == errno.EINPROGRESS:
+            _wait_for(connection, select.POLLOUT, budget, until)
+            state = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if state:
+            raise OSError(state, os.strerror(state))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _shake_hands(connection: ssl.SSLSocket, budget: Budget, left: float) -> None:
+    """One limit for the whole handshake, however many reads it takes."""
+    until = time.monotonic() + left
+    connection.setblocking(False)
+    while True:
+        try:
+            connection.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            _wait_for(connection, select.POLLIN, budget, until)
+        except ssl.SSLWantWriteError:
+            _wait_for(connection, select.POLLOUT, budget, until)
+
+
+def _wait_for(connection: socket.socket, event: int, budget: Budget, until: float) -> None:
+    poll = select.poll()
+    poll.register(connection, event)
+    while True:
+        left = budget.left(until - time.monotonic(), httpcore.ConnectTimeout)
+        if left <= 0:
+            raise TimeoutError
+        if poll.poll(1000 * budget.slice(left)):
+            return
+
+
 class _Stream(httpcore.NetworkStream):
     def __init__(self, connection: socket.socket, backend: BudgetedBackend) -> None:
         self._socket = connection
@@ -130,7 +178,7 @@ class _Stream(httpcore.NetworkStream):
             left = budget.left(quiet_until - time.monotonic(), httpcore.ReadTimeout)
             if left <= 0:
                 raise httpcore.ReadTimeout(f"no byte within {timeout:.1f} s")
-            self._socket.settimeout(left if budget.cancel is None else min(left, _HEAR_S))
+            self._socket.settimeout(budget.slice(left))
             try:
                 return self._socket.recv(max_bytes)
             except TimeoutError:
@@ -139,15 +187,21 @@ class _Stream(httpcore.NetworkStream):
                 raise httpcore.ReadError(str(error)) from error
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        rest = memoryview(buffer)
+        rest, budget = memoryview(buffer), self._backend.budget
+        limit = float("inf") if timeout is None else timeout
+        stuck_at = time.monotonic() + limit
         while rest:
-            self._socket.settimeout(self._backend.budget.left(timeout, httpcore.WriteTimeout))
+            left = budget.left(stuck_at - time.monotonic(), httpcore.WriteTimeout)
+            if left <= 0:
+                raise httpcore.WriteTimeout("the source takes no more bytes")
+            self._socket.settimeout(budget.slice(left))
             try:
                 rest = rest[self._socket.send(rest) :]
             except TimeoutError:
-                raise httpcore.WriteTimeout("the source takes no more bytes") from None
+                continue
             except OSError as error:
                 raise httpcore.WriteError(str(error)) from error
+            stuck_at = time.monotonic() + limit
 
     def close(self) -> None:
         self._socket.close()
@@ -155,10 +209,15 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
+        budget = self._backend.budget
         try:
-            # one limit for the whole handshake, however many reads it takes
-            self._socket.settimeout(self._backend.budget.left(timeout, httpcore.ConnectTimeout))
-            secure = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname)
+            left = budget.left(timeout, httpcore.ConnectTimeout)
+            secure = ssl_context.wrap_socket(
+                self._socket, server_hostname=server_hostname, do_handshake_on_connect=False
+            )
+            # the plain socket has given its descriptor away: from here on the secure one is to be closed
+            self._socket = secure
+            _shake_hands(secure, budget, left)
         except TimeoutError:
             self.close()
             raise httpcore.ConnectTimeout("no TLS handshake in time") from None

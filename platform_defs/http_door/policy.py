@@ -78,6 +78,8 @@ class Redirects:
 
     limit: int = 3
     origins: frozenset[str] = frozenset()
+    # to whatever origin the source names: only where the door's resolver checks every address
+    any_origin: bool = False
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def redirected_request(request: httpx.Request, response: httpx.Response, rules: 
         raise NotFollowed("expected an http or https URL", shown)
     if origin_of(target) == origin_of(request.url):
         return httpx.Request(request.method, target, headers=_headers(request, tuple(request.headers)))
-    if origin_of(target) not in rules.origins:
+    if not rules.any_origin and origin_of(target) not in rules.origins:
         raise NotFollowed("it leads to another origin", shown)
     return httpx.Request(request.method, target, headers=_headers(request, _HARMLESS_HEADERS))
 

@@ -11,6 +11,7 @@ from platform_defs.chains.dag import Dag
 from platform_defs.chains.errors import ChainsError
 from platform_defs.chains.nodes.cfg import describe_errors, literal_fields_of
 from platform_defs.chains.nodes.environment import NodeEnvironment
+from platform_defs.chains.nodes.http_node import HttpExecutor
 from platform_defs.chains.nodes.port import ChecksCfg, NodeExecutor, NodeFailed, NodeTypes, SecretNames
 from platform_defs.chains.nodes.print_node import PrintExecutor
 from platform_defs.chains.nodes.rendering import CfgTemplate, compile_cfg, reference_problems
@@ -27,7 +28,7 @@ def node_types(
 
     A plug-in may not replace a built-in type: a chain would then do something else on a machine that lacks the package.
     """
-    built_in: list[NodeExecutor] = [PrintExecutor()]
+    built_in: list[NodeExecutor] = [PrintExecutor(), HttpExecutor(environment)]
     types: dict[str, NodeExecutor] = {executor.name: executor for executor in built_in} | dict(extra or {})
     for executor in _plug_ins():
         if executor.name in types:
