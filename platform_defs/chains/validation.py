@@ -7,10 +7,12 @@ from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from platform_defs.chains.dag import RetryPolicy
+from platform_defs.chains.dag import RetryPolicy, parse_snapshot
 from platform_defs.chains.errors import InvalidChain
 from platform_defs.chains.json_values import json_problem, read_json_text
+from platform_defs.chains.nodes import catalogue
 from platform_defs.chains.nodes.port import NodeTypes
+from platform_defs.chains.triggers import trigger_problems
 
 NO_NODES = "dag must have nodes"
 MAX_NODES = 2000
@@ -44,6 +46,8 @@ def read_dag(given: Any, types: NodeTypes | None) -> dict[str, Any]:
         raise InvalidChain([f"dagJson: expected a JSON object with nodes, got {_kind(given)}"])
     problem = json_problem(given, max_bytes=None)
     problems = [f"dagJson: {problem}"] if problem else list(dag_problems(given, types))
+    if not problems and types is not None:
+        problems = _reference_problems(given, types)
     if problems:
         raise InvalidChain(_shown(problems))
     return given
@@ -65,6 +69,7 @@ def dag_problems(dag: Mapping[str, Any], types: NodeTypes | None) -> Iterator[st
     job = dag.get("job")
     if job is not None and (not isinstance(job, str) or len(job) > MAX_JOB_NAME):
         yield f"job: expected a name of at most {MAX_JOB_NAME} characters, got {_shorten(job)}"
+    yield from trigger_problems(dag.get("triggers"))
     for index, node in enumerate(nodes):
         yield from _node_problems(index, node, types)
     yield from _edge_problems([node for node in nodes if isinstance(node, dict) and isinstance(node.get("id"), str)])
@@ -113,6 +118,15 @@ def action_problems(types: NodeTypes, node_id: str, type_name: str, cfg: Mapping
     """What is wrong with a type and its cfg, of a node or of a job."""
     if type_name not in types:
         yield f"type: expected one of {', '.join(sorted(types.by_name))}, got {_shorten(type_name)}"
+        return
+    for problem in catalogue.cfg_problems(types, node_id, type_name, cfg):
+        yield problem.removeprefix(f"node {node_id}: ")
+
+
+def _reference_problems(dag: Mapping[str, Any], types: NodeTypes) -> list[str]:
+    """Expressions over nodes that need not have ended before. What a job says is not known until a run starts."""
+    nodes = [{**node, "type": node.get("type") or ""} for node in dag["nodes"]]
+    return catalogue.dag_problems(types, parse_snapshot({**dag, "nodes": nodes}))
 
 
 def retry_problems(retry: Any) -> Iterator[str]:

@@ -82,7 +82,9 @@ def test_one_of_many_that_take_a_name_in_the_same_moment_gets_it(engine: Engine,
         return "made"
 
     def make_job() -> None:
-        jobs.create_job(engine, types, name="j", description=None, type_name="print", config_json={}, actor=ACTOR)
+        jobs.create_job(
+            engine, types, name="j", description=None, type_name="print", config_json={"message": "m"}, actor=ACTOR
+        )
 
     for make in (lambda: make_chain(engine, types), make_job):
         with ThreadPoolExecutor(8) as pool:
@@ -165,7 +167,7 @@ def test_a_job_has_the_same_life_as_a_chain(engine: Engine, types: NodeTypes) ->
         jobs.update_job(engine, types, job.job_id, **given, version=1, actor=ACTOR)
     with pytest.raises(NameTaken):
         jobs.create_job(engine, types, **given, actor=ACTOR)
-    with pytest.raises(InvalidChain, match="type: expected one of print") as refused:
+    with pytest.raises(InvalidChain, match="type: expected one of") as refused:
         jobs.create_job(engine, types, **{**given, "type_name": "nope"}, actor=ACTOR)
     assert refused.value.code == "JOB_INVALID"
     assert not jobs.set_job_enabled(engine, job.job_id, False, actor=ACTOR).enabled

@@ -16,7 +16,7 @@ from platform_defs.chains.dag import parse_snapshot
 from platform_defs.chains.errors import Conflict, InvalidChain, Unknown
 from platform_defs.chains.json_values import json_problem
 from platform_defs.chains.runs.drives import begin_drive, lock_run, open_drive
-from platform_defs.chains.runs.settling import end_run, node_statuses, skip_and_revive, stop_nodes
+from platform_defs.chains.runs.whole_run import end_run, node_statuses, skip_and_revive, stop_nodes
 from platform_defs.chains.states import COMPLETABLE, RETRYABLE, NodeStatus, RunStatus
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.chains import job_run, job_run_checkpoint, job_run_node
