@@ -23,13 +23,21 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from assets.arrivals.jobs import arrivals_retention
-from assets.arrivals.reports import report_arrivals, report_checks, report_executions
+from assets.arrivals.reports import add_partitions_of_period, report_arrivals, report_checks, report_executions
 from platform_defs.arrivals.batches import Batch
+from platform_defs.arrivals.checks import CheckRotation
 from platform_defs.arrivals.errors import failure_text
 from platform_defs.arrivals.executions import recovery
 from platform_defs.arrivals.executions.recovery import DeadExecution, RecoveryResult, RunState
-from platform_defs.arrivals.lateness import find_late_batches
-from platform_defs.arrivals.on_time import CheckRotation
+from platform_defs.arrivals.failed_batches import (
+    EXECUTIONS_SUCCEEDED,
+    FailedBatch,
+    failed_outcome,
+    find_failed_batches,
+)
+from platform_defs.arrivals.lateness import LateBatch, find_late_batches
+from platform_defs.arrivals.models.catalog import used_periods
+from platform_defs.arrivals.on_time import ON_TIME, check_outcome
 from platform_defs.arrivals.sweep import sweep_arrivals
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
@@ -44,7 +52,10 @@ T = TypeVar("T")
 
 # An API process sends a due delivery within a second, so a delivery that is overdue for this long has no sender.
 UNSENT = timedelta(seconds=30)
-_CHECK_ROTATION = CheckRotation()
+_LATE_ROTATION: CheckRotation[LateBatch] = CheckRotation()
+_FAILED_ROTATION: CheckRotation[FailedBatch] = CheckRotation()
+# The periods whose earlier batches this process has listed.
+_LISTED_PERIODS: set[str] = set()
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +79,8 @@ def arrivals(context: SensorEvaluationContext) -> SkipReason:
         told = steps.attempt("report arrivals", lambda: report_arrivals(instance, engine, now - lookback), 0)
         told += steps.attempt("report executions", lambda: report_executions(instance, engine, now - lookback, now), 0)
         steps.attempt("tell what is late", lambda: _show_late(instance, engine, zone, now, lookback), None)
+        steps.attempt("tell what failed", lambda: _show_failed(instance, engine, now - lookback), None)
+        steps.attempt("list the batches of periods", lambda: _list_batches_of_periods(instance, engine), None)
     steps.raise_first()
     return SkipReason(f"begun {len(settled.queued) + len(swept)}, closed {len(settled.closed)}, reported {told}")
 
@@ -130,8 +143,25 @@ def _send_overdue(engine: Engine, now: datetime) -> bool:
 def _show_late(instance: DagsterInstance, engine: Engine, zone: ZoneInfo, now: datetime, lookback: timedelta) -> None:
     """Reports evaluations here instead of returning them: a failed step makes Dagster drop the result of the tick."""
     late = read(engine, lambda connection: find_late_batches(connection, zone, now, lookback))
-    report_checks(instance, _CHECK_ROTATION.choose(late), zone)
-    _CHECK_ROTATION.note_shown(late)
+    chosen = _LATE_ROTATION.choose(late)
+    report_checks(instance, ON_TIME, {model_id: check_outcome(found, zone) for model_id, found in chosen.items()})
+    _LATE_ROTATION.note_shown(late)
+
+
+def _show_failed(instance: DagsterInstance, engine: Engine, since: datetime) -> None:
+    failed = read(engine, lambda connection: find_failed_batches(connection, since))
+    chosen = _FAILED_ROTATION.choose(failed)
+    outcomes = {model_id: failed_outcome(found) for model_id, found in chosen.items()}
+    report_checks(instance, EXECUTIONS_SUCCEEDED, outcomes)
+    _FAILED_ROTATION.note_shown(failed)
+
+
+def _list_batches_of_periods(instance: DagsterInstance, engine: Engine) -> None:
+    """Batches are listed under their period as they come; those from before are listed when a period is first used."""
+    for period in read(engine, used_periods):
+        if period not in _LISTED_PERIODS:
+            add_partitions_of_period(instance, period)
+            _LISTED_PERIODS.add(period)
 
 
 def definitions() -> Definitions:

@@ -112,7 +112,7 @@ def _run_request(row: Work) -> RunRequest:
         run_key=f"work-{row.id}-{row.attempts}",
         job_name=launch.job_name,
         run_config=dict(launch.run_config),
-        tags={**launch.tags, WORK_TAG: str(row.id)},
+        tags=launch.run_tags(row.id),
         partition_key=launch.partition_key,
     )
 

@@ -51,6 +51,23 @@ def test_a_run_is_recorded_and_found_again_by_another_process(settings: Settings
         assert run.is_success
 
 
+@pytest.mark.parametrize("database_url", STORES, indirect=True)
+def test_partitions_are_listed_and_paged_in_the_order_of_their_keys(settings: Settings) -> None:
+    keys = ["20251219", "202512", "20251201", "20251220", "2024", "2025"]
+    with DagsterInstance.get() as instance:
+        instance.add_dynamic_partitions("op_time", keys)
+        instance.add_dynamic_partitions("another", ["2020"])
+        assert instance.get_dynamic_partitions("op_time") == sorted(keys)
+        for ascending in (True, False):
+            found: list[str] = []
+            cursor, more = None, True
+            while more:
+                page = instance.get_paginated_dynamic_partitions("op_time", 2, ascending, cursor)
+                found += page.results
+                cursor, more = page.cursor, page.has_more
+            assert found == sorted(keys, reverse=not ascending)
+
+
 @pytest.mark.needs("mysql")
 @pytest.mark.parametrize("database_url", ["mysql"], indirect=True)
 def test_a_run_on_mysql_costs_no_handshakes(settings: Settings) -> None:

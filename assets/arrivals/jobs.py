@@ -42,7 +42,7 @@ def execute_model(context: OpExecutionContext, config: BatchConfig, model_execut
     if result.next_task_id is not None:
         wake(Settings.load().home)
     materialization = model_materialization(result)
-    add_partitions(context.instance, [materialization.partition])
+    add_partitions(context.instance, [result.op_time])
     context.log_event(materialization)
     note_reported(environment.engine, result)
 

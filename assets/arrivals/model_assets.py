@@ -11,11 +11,13 @@ from dagster import (
     AssetCheckResult,
     AssetChecksDefinition,
     AssetCheckSpec,
+    AssetDep,
     AssetExecutionContext,
     AssetsDefinition,
     AssetSpec,
     Definitions,
     Failure,
+    IdentityPartitionMapping,
     In,
     MaterializeResult,
     MetadataValue,
@@ -26,10 +28,11 @@ from dagster import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from assets.arrivals.names import OP_TIMES, model_key, op_name, table_key
+from assets.arrivals.names import OP_TIMES, batches_of, model_key, op_name, table_key
 from assets.arrivals.reports import execution_metadata, note_reported
 from platform_defs.arrivals.errors import ArrivalsError
 from platform_defs.arrivals.executions.model_run import run_for_operator
+from platform_defs.arrivals.failed_batches import EXECUTIONS_SUCCEEDED, failed_outcome, find_failed_batches
 from platform_defs.arrivals.lateness import find_late_batches
 from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.model import Model
@@ -90,10 +93,12 @@ def model_asset(model: Model) -> AssetsDefinition:
 
     spec = AssetSpec(
         key,
-        deps=list(tables.values()),
+        # Tables have every opTime, and so also those of the model's period.
+        deps=[AssetDep(key, partition_mapping=IdentityPartitionMapping()) for key in tables.values()],
         description=model.name,
         group_name="models",
-        partitions_def=OP_TIMES,
+        partitions_def=batches_of(model.period),
+        code_version=str(model.version),
         kinds={"sql"},
         metadata={
             "kpis": ", ".join(kpi.kpi_id for kpi in model.kpis),
@@ -124,6 +129,24 @@ def table_specs(models: Sequence[Model]) -> Iterator[AssetSpec]:
         )
 
 
+def executions_check(model: Model) -> AssetChecksDefinition:
+    """The check of a model that fails while the last execution of any recent batch failed."""
+    spec = AssetCheckSpec(
+        EXECUTIONS_SUCCEEDED,
+        asset=model_key(model.model_id),
+        description="The last execution of every batch of the lookback succeeded.",
+    )
+
+    @multi_asset_check(name=f"{op_name(model.model_id)}_{EXECUTIONS_SUCCEEDED}", specs=[spec])
+    def check(database: DatabaseResource) -> Iterator[AssetCheckResult]:
+        since = datetime.now(UTC) - timedelta(days=Settings.load().arrivals_lookback_days)
+        failed = read(database.engine, lambda connection: find_failed_batches(connection, since, [model.model_id]))
+        outcome = failed_outcome(failed.get(model.model_id, ()))
+        yield AssetCheckResult(passed=outcome.passed, description=outcome.description, metadata=outcome.metadata)
+
+    return check
+
+
 def on_time_check(model: Model) -> AssetChecksDefinition:
     """The check of a model that says when its tables are due."""
     spec = AssetCheckSpec(ON_TIME, asset=model_key(model.model_id), description=f"All tables arrive by {model.due}.")
@@ -146,6 +169,9 @@ def definitions() -> Definitions:
     published = load_published_models()
     return Definitions(
         assets=[*table_specs(published.models), *(model_asset(model) for model in published.models)],
-        asset_checks=[on_time_check(model) for model in published.models if model.due is not None],
+        asset_checks=[
+            *(executions_check(model) for model in published.models),
+            *(on_time_check(model) for model in published.models if model.due is not None),
+        ],
         metadata={ROWS: published.rows},
     )

@@ -1,24 +1,23 @@
-"""How source tables, models and batches are named in Dagster: asset keys, partitions and ops."""
-
-import re
+"""How source tables and models are named in Dagster: asset keys, partitions definitions and ops."""
 
 from dagster import AssetKey, DynamicPartitionsDefinition
 
-OP_TIMES = DynamicPartitionsDefinition(name="op_time")
-_PARTITION = re.compile(r"[A-Za-z0-9_:.-]{1,64}", re.ASCII)
+from platform_defs.arrivals.partitions import MODEL_PREFIX, TABLE_PREFIX, partitions_name
+
+OP_TIMES = DynamicPartitionsDefinition(name=partitions_name(None))
+
+
+def batches_of(period: str | None) -> DynamicPartitionsDefinition:
+    """The partitions of a model with this period."""
+    return OP_TIMES if period is None else DynamicPartitionsDefinition(name=partitions_name(period))
 
 
 def table_key(name: str) -> AssetKey:
-    return AssetKey(["tables", name])
+    return AssetKey([TABLE_PREFIX, name])
 
 
 def model_key(model_id: str) -> AssetKey:
-    return AssetKey(["models", model_id])
-
-
-def partition_of(op_time: str) -> str | None:
-    """The partition of a batch. ETL jobs may write any text as opTime; None for a text that cannot be a partition."""
-    return op_time if _PARTITION.fullmatch(op_time) and "..." not in op_time else None
+    return AssetKey([MODEL_PREFIX, model_id])
 
 
 def op_name(model_id: str) -> str:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from dagster import (
     AssetCheckEvaluation,
@@ -17,10 +16,12 @@ from dagster import (
     DagsterInstance,
     MetadataValue,
 )
+from dagster._core.definitions.data_version import CODE_VERSION_TAG
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from assets.arrivals.names import OP_TIMES, model_key, partition_of, table_key
+from assets.arrivals.names import model_key, table_key
+from platform_defs.arrivals.checks import CheckOutcome, ShownCheck, is_news, needs_evaluation
 from platform_defs.arrivals.dagster_reports import (
     ArrivalReport,
     mark_arrivals_reported,
@@ -30,9 +31,9 @@ from platform_defs.arrivals.dagster_reports import (
 )
 from platform_defs.arrivals.errors import failure_text
 from platform_defs.arrivals.executions.model_run import ExecutionResult
-from platform_defs.arrivals.lateness import LateBatch
-from platform_defs.arrivals.on_time import ON_TIME, ShownCheck, check_outcome, is_news, needs_evaluation
+from platform_defs.arrivals.partitions import partition_of, partitions_by_name, partitions_name
 from platform_defs.errors import PlatformError
+from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
 
 # An event costs Dagster 10 to 40 ms, so this many stay well below the minute that a tick of a sensor may take.
@@ -47,7 +48,7 @@ def report_arrivals(instance: DagsterInstance, engine: Engine, since: datetime) 
     """Reports arrivals that Dagster has not been told of as materialisations of their tables; returns how many."""
     reports = read(engine, lambda connection: unreported_arrivals(connection, since, ARRIVALS_AT_ONCE))
     if reports:
-        add_partitions(instance, [partition_of(report.op_time) for report in reports])
+        add_partitions(instance, [report.op_time for report in reports])
         for report in reports:
             for materialization in _table_materializations(report):
                 instance.report_runless_asset_event(materialization)
@@ -62,7 +63,7 @@ def report_executions(instance: DagsterInstance, engine: Engine, since: datetime
     )
     if results:
         materializations = [model_materialization(result) for result in results]
-        add_partitions(instance, [materialization.partition for materialization in materializations])
+        add_partitions(instance, [result.op_time for result in results])
         for materialization in materializations:
             instance.report_runless_asset_event(materialization)
         task_ids = [result.task_id for result in results]
@@ -70,18 +71,18 @@ def report_executions(instance: DagsterInstance, engine: Engine, since: datetime
     return len(results)
 
 
-def report_checks(instance: DagsterInstance, late: Mapping[str, Sequence[LateBatch]], zone: ZoneInfo) -> None:
-    """Evaluates the on_time checks of these models anew where Dagster shows something else, and logs what changed."""
-    keys = {model_id: AssetCheckKey(model_key(model_id), ON_TIME) for model_id in late}
+def report_checks(instance: DagsterInstance, name: str, outcomes: Mapping[str, CheckOutcome]) -> None:
+    """Evaluates this check of the models anew where Dagster shows something else, and logs what changed."""
+    keys = {model_id: AssetCheckKey(model_key(model_id), name) for model_id in outcomes}
     shown = _shown_checks(instance, list(keys.values()))
     evaluations = []
     for model_id, key in keys.items():
-        outcome = check_outcome(late[model_id], zone)
+        outcome = outcomes[model_id]
         if needs_evaluation(outcome, shown.get(key)):
             evaluations.append(
                 AssetCheckEvaluation(
                     key.asset_key,
-                    ON_TIME,
+                    name,
                     passed=outcome.passed,
                     description=outcome.description,
                     metadata=outcome.metadata,
@@ -94,20 +95,27 @@ def report_checks(instance: DagsterInstance, late: Mapping[str, Sequence[LateBat
 
 
 def execution_metadata(result: ExecutionResult) -> dict[str, Any]:
-    """What a materialisation of a model says of its execution."""
+    """What a materialisation of a model says of its execution. The UI plots whatever is a number over the batches."""
+    settings = Settings.load()
+    host = "127.0.0.1" if settings.api_host in ("0.0.0.0", "::") else settings.api_host
     return {
         "computeCount": result.counts.computed,
         "storageCount": result.counts.stored,
+        "dagster/row_count": result.counts.computed,
         "missing tables": ", ".join(result.missing_tables) or "none",
         "task": result.task_id,
+        "task page": MetadataValue.url(f"http://{host}:{settings.api_port}/api/open/kpi/tasks/{result.task_id}"),
+        **{f"{kpi_id} total": float(total) for kpi_id, total in result.counts.totals.items()},
     }
 
 
 def model_materialization(result: ExecutionResult) -> AssetMaterialization:
     return AssetMaterialization(
         asset_key=model_key(result.model_id),
-        partition=partition_of(result.op_time),
+        partition=partition_of(result.op_time, result.period),
         metadata=execution_metadata(result),
+        # Dagster compares it with the version of the definition, and shows partitions of an older one as outdated.
+        tags={} if result.version is None else {CODE_VERSION_TAG: str(result.version)},
     )
 
 
@@ -122,10 +130,19 @@ def note_reported(engine: Engine, result: ExecutionResult) -> None:
         _log.warning("task %d will be reported twice: %s", result.task_id, failure_text(error))
 
 
-def add_partitions(instance: DagsterInstance, keys: Sequence[str | None]) -> None:
-    wanted = sorted({key for key in keys if key is not None})
-    if wanted:
-        instance.add_dynamic_partitions(str(OP_TIMES.name), wanted)
+def add_partitions(instance: DagsterInstance, op_times: Sequence[str]) -> None:
+    """Makes the batches partitions, under the name of all batches and under that of their period."""
+    for name, keys in partitions_by_name(op_times).items():
+        instance.add_dynamic_partitions(name, keys)
+
+
+def add_partitions_of_period(instance: DagsterInstance, period: str) -> None:
+    """Lists the batches that were known before any model had this period."""
+    known = set(instance.get_dynamic_partitions(partitions_name(period)))
+    every = instance.get_dynamic_partitions(partitions_name(None))
+    missing = [key for key in every if partition_of(key, period) is not None and key not in known]
+    if missing:
+        instance.add_dynamic_partitions(partitions_name(period), missing)
 
 
 def _table_materializations(report: ArrivalReport) -> list[AssetMaterialization]:

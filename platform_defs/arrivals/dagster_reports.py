@@ -13,7 +13,9 @@ from sqlalchemy import Connection, and_, or_, select, update
 from platform_defs.arrivals.executions.model_run import ExecutionResult
 from platform_defs.arrivals.executions.task_log import TaskStatus
 from platform_defs.arrivals.matching import arrivals_per_dependency
+from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.compute import Counts
+from platform_defs.arrivals.models.totals import meaningful_totals, stored_sums
 from platform_defs.arrivals.op_time import batch_of
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_task_log
 
@@ -84,16 +86,25 @@ def unreported_executions(
         .order_by(task.c.id)
         .limit(limit)
     )
+    rows = connection.execute(query).all()
+    models = load_models(connection, [row.model_id for row in rows])
+    sums = stored_sums(connection, [(row.model_id, row.op_time) for row in rows])
     return [
         ExecutionResult(
             row.id,
             row.model_id,
             row.op_time,
-            Counts(row.compute_count or 0, row.storage_count or 0),
+            Counts(
+                row.compute_count or 0,
+                row.storage_count or 0,
+                meaningful_totals(model, sums[row.model_id, row.op_time], row.compute_count or 0) if model else {},
+            ),
             row.missing_tables or [],
             next_task_id=None,
+            period=model.period if model else None,
         )
-        for row in connection.execute(query)
+        for row in rows
+        for model in [models.get(row.model_id)]
     ]
 
 

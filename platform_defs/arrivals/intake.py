@@ -12,6 +12,7 @@ from platform_defs.arrivals.errors import InvalidArrival
 from platform_defs.arrivals.executions.lifecycle import queue_due_batches, queue_executions
 from platform_defs.arrivals.executions.running_batches import transact_until_uncontended
 from platform_defs.arrivals.executions.task_log import Task, Trigger, last_success
+from platform_defs.arrivals.executions.trigger_texts import trigger_text
 from platform_defs.arrivals.op_time import normalise_op_time
 from platform_defs.arrivals.readiness import Standing, Verdict, judge, next_version
 from platform_defs.arrivals.standings import load_standings, standings_of_dependents
@@ -72,7 +73,11 @@ def record_arrival(engine: Engine, arrival: Arrival) -> ArrivalOutcome:
         now = datetime.now(UTC)
         _write_arrival(connection, arrival, now)
         standings = standings_of_dependents(connection, arrival.table, arrival.op_time)
-        return _queue_due_models(connection, standings, now) if standings else ArrivalOutcome(depended_on=False)
+        return (
+            _queue_due_models(connection, standings, arrival.table, now)
+            if standings
+            else ArrivalOutcome(depended_on=False)
+        )
 
     outcome = transact_until_uncontended(engine, record)
     if outcome.waiting and not has_one_writer(engine):
@@ -80,9 +85,11 @@ def record_arrival(engine: Engine, arrival: Arrival) -> ArrivalOutcome:
     return outcome
 
 
-def _queue_due_models(connection: Connection, standings: Sequence[Standing], now: datetime) -> ArrivalOutcome:
+def _queue_due_models(
+    connection: Connection, standings: Sequence[Standing], table: str, now: datetime
+) -> ArrivalOutcome:
     outcome = ArrivalOutcome(depended_on=True)
-    due = []
+    due: dict[Batch, str] = {}
     for standing in standings:
         batch = (standing.model_id, standing.op_time)
         match judge(standing):
@@ -93,9 +100,10 @@ def _queue_due_models(connection: Connection, standings: Sequence[Standing], now
             case Verdict.CURRENT if (task := last_success(connection, batch)) is not None:
                 outcome.current.append(task)
             case _:
-                due.append(batch)
+                due[batch] = trigger_text(Trigger.ARRIVAL, standing, table)
     if due:
-        outcome.add_queued(due, queue_executions(connection, due, Trigger.ARRIVAL, now))
+        queued = queue_executions(connection, list(due), Trigger.ARRIVAL, now, triggers=due)
+        outcome.add_queued(list(due), queued)
     return outcome
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from platform_defs.work.jobs import JobLaunch, KindsOfWork
+from platform_defs.work.jobs import OPERATOR, JobLaunch, KindsOfWork
 
 MODEL_RUN = "model_run"
 ARRIVAL_REPORT = "arrival_report"
@@ -14,14 +14,15 @@ OP_TIME_TAG = "platform/op_time"
 def _launch_model_run(payload: Mapping[str, Any]) -> JobLaunch:
     model_id, op_time = payload["model_id"], payload["op_time"]
     return JobLaunch(
-        job_name="model_run",
+        job_name=MODEL_RUN,
         run_config={"ops": {"execute_model": {"config": {"model_id": model_id, "op_time": op_time}}}},
         tags={MODEL_TAG: model_id, OP_TIME_TAG: op_time},
+        trigger=payload.get("trigger", OPERATOR),
     )
 
 
 def _launch_arrival_report(payload: Mapping[str, Any]) -> JobLaunch:
-    return JobLaunch(job_name="arrival_report")
+    return JobLaunch(job_name="arrival_report", trigger="arrivals")
 
 
 KINDS_OF_WORK: KindsOfWork = {MODEL_RUN: _launch_model_run, ARRIVAL_REPORT: _launch_arrival_report}

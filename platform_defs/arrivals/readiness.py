@@ -38,6 +38,7 @@ class Standing:
     arrived: Versions
     # what the last closed execution read
     read: Versions
+    published_at: datetime | None = None
 
 
 def missing_tables(standing: Standing) -> list[str]:

@@ -19,6 +19,7 @@ from dagster._core.storage.sqlite import create_db_conn_string
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy import Connection, Engine, create_engine, event
 
+from platform_defs.dagster_storage.ordered_partitions import OrderedPartitions
 from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
 from platform_defs.store.engine import POOL_TIMEOUT_S, SQLITE_BUSY_TIMEOUT_S
 
@@ -69,7 +70,7 @@ class EmbeddedScheduleStorage(_OneEngine, SqliteScheduleStorage):
     """Schedules, sensors and backfills."""
 
 
-class EmbeddedEventLogStorage(_OneEngine, ConsolidatedSqliteEventLogStorage):
+class EmbeddedEventLogStorage(_OneEngine, OrderedPartitions, ConsolidatedSqliteEventLogStorage):
     """Events and assets of all runs in one file."""
 
     @contextmanager

@@ -15,6 +15,7 @@ from dagster_mysql.utils import mysql_url_from_config
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL
 
+from platform_defs.dagster_storage.ordered_partitions import OrderedPartitions
 from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
 from platform_defs.store.engine import CONNECT_TIMEOUT_S, POOL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from platform_defs.store.migration_lock import migration_lock
@@ -69,7 +70,7 @@ class PooledRunStorage(_OneEngine, MySQLRunStorage):
     """Runs."""
 
 
-class PooledEventLogStorage(_OneEngine, MySQLEventLogStorage):
+class PooledEventLogStorage(_OneEngine, OrderedPartitions, MySQLEventLogStorage):
     """Events and assets."""
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from platform_defs.work.jobs import JobLaunch, KindsOfWork
+from platform_defs.work.jobs import RECOVERY, JobLaunch, KindsOfWork
 
 LINEAGE_APPLY = "lineage_apply"
 
 
 def _launch_lineage_apply(payload: Mapping[str, Any]) -> JobLaunch:
-    return JobLaunch(job_name="lineage_apply")
+    return JobLaunch(job_name="lineage_apply", trigger=RECOVERY)
 
 
 KINDS_OF_WORK: KindsOfWork = {LINEAGE_APPLY: _launch_lineage_apply}

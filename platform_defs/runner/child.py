@@ -7,24 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
 from dagster import DagsterEvent, DagsterEventType, DagsterInstance, DagsterRun
 from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
 from dagster._core.execution.plan.objects import StepFailureData
 from dagster._core.origin import JobPythonOrigin
-from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
-from dagster._core.storage.tags import PARTITION_NAME_TAG
 from dagster._grpc.impl import core_execute_run
 from dagster._utils.hosted_user_process import recon_job_from_origin
 from dagster._utils.interrupts import capture_interrupts
 
-from platform_defs.dagster_instance import LOCATION, MODULE
+from platform_defs.dagster_instance import MODULE
 from platform_defs.runner.closing import WORK_STATUS
 from platform_defs.runner.kinds_of_work import job_launch
+from platform_defs.runner.recorded_runs import launch_tags, record_plan, remote_origin, trigger_of
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.work import leases, rows
-from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.jobs import TRIGGER_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status
 
@@ -63,7 +61,9 @@ def main(order: dict[str, Any]) -> int:
         if run.is_finished:  # Somebody ended the run while it waited for a slot.
             rows.finish(engine, order["id"], WORK_STATUS.get(run.status, Status.FAILED))
             return 0
-        instance.add_run_tags(run.run_id, {RUNNER_TAG: order["owner"], PID_TAG: str(os.getpid())})
+        tags = {RUNNER_TAG: order["owner"], PID_TAG: str(os.getpid()), TRIGGER_TAG: trigger_of(run)}
+        instance.add_run_tags(run.run_id, tags)
+        record_plan(instance, engine, run)
         if order["notice"]:
             instance.report_engine_event(order["notice"], run)
         metadata, error = _execute(instance, run)
@@ -83,13 +83,12 @@ def _get_or_create_run(instance: DagsterInstance, settings: Settings, order: dic
         return existing
     launch = job_launch(order["kind"], order["payload"])
     job = _repository().get_reconstructable_job(launch.job_name)
-    partition = {PARTITION_NAME_TAG: launch.partition_key} if launch.partition_key else {}
     return instance.create_run_for_job(
         job.get_definition(),
         run_id=order["run_id"],
         run_config=launch.run_config,
-        tags={**launch.tags, **partition, WORK_TAG: str(order["id"])},
-        remote_job_origin=_remote_origin(settings, launch.job_name),
+        tags=launch_tags(launch, order["id"]),
+        remote_job_origin=remote_origin(settings, launch.job_name),
         job_code_origin=job.get_python_origin(),
     )
 
@@ -142,14 +141,3 @@ def _error_message(event: DagsterEvent) -> str | None:
 
 def _repository() -> ReconstructableRepository:
     return ReconstructableRepository.for_module(MODULE, "defs")
-
-
-def _remote_origin(settings: Settings, job_name: str) -> RemoteJobOrigin | None:
-    """Where the UI finds the job: in the code server of `platform up`. Without one, the UI looks the job up by name."""
-    path = settings.dagster_home / "workspace.yaml"
-    if not path.exists():
-        return None
-    workspace = yaml.safe_load(path.read_text(encoding="utf-8"))
-    server = workspace["load_from"][0]["grpc_server"]
-    location = GrpcServerCodeLocationOrigin(server["host"], server["port"], location_name=LOCATION)
-    return RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), job_name)

@@ -3,6 +3,7 @@
 from dagster import DagsterInstance, DagsterRunStatus
 from sqlalchemy import Engine
 
+from platform_defs.runner.recorded_runs import record_unstarted_run
 from platform_defs.work import rows
 from platform_defs.work.rows import Status, Work
 
@@ -22,6 +23,8 @@ def close_run_and_row(
     if run is not None and run.status is DagsterRunStatus.SUCCESS:
         # The process died after the last event of the run: the work is done, only the row does not say so yet.
         return rows.finish(engine, row.id, Status.SUCCEEDED)
+    if run is None:
+        run = record_unstarted_run(instance, engine, row)
     canceled = canceled or (run is not None and run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED))
     if run is not None and not run.is_finished:
         if canceled:

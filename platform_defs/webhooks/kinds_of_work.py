@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from platform_defs.work.jobs import JobLaunch, KindsOfWork
+from platform_defs.work.jobs import RECOVERY, JobLaunch, KindsOfWork
 
 WEBHOOK_SEND = "webhook_send"
 
 
 def _launch_webhook_send(payload: Mapping[str, Any]) -> JobLaunch:
-    return JobLaunch(job_name="webhook_send")
+    return JobLaunch(job_name="webhook_send", trigger=RECOVERY)
 
 
 KINDS_OF_WORK: KindsOfWork = {WEBHOOK_SEND: _launch_webhook_send}

@@ -6,6 +6,10 @@ from typing import Any, TypeAlias
 
 # The tag of a Dagster run that holds the id of the row of work for which the run was made.
 WORK_TAG = "platform/work"
+# The tag of every run that says why it was made: `arrival of TABLE`, `recovery`, `operator` and so on.
+TRIGGER_TAG = "platform/trigger"
+OPERATOR = "operator"
+RECOVERY = "recovery"
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,12 @@ class JobLaunch:
     run_config: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     partition_key: str | None = None
+    # why the run is made, for TRIGGER_TAG
+    trigger: str = OPERATOR
+
+    def run_tags(self, work_id: int) -> dict[str, str]:
+        """All tags of the run that is made for a row of work."""
+        return {**self.tags, TRIGGER_TAG: self.trigger, WORK_TAG: str(work_id)}
 
 
 # Kind of work -> the function that turns the payload of a row of that kind into the launch of its job.

@@ -20,9 +20,10 @@ from sqlalchemy import text, update
 
 from assets.arrivals import model_assets
 from assets.arrivals.jobs import arrival_report, model_run
-from assets.arrivals.names import OP_TIMES, op_name, partition_of
+from assets.arrivals.names import OP_TIMES, op_name
 from platform_defs.arrivals.executions import lifecycle
 from platform_defs.arrivals.intake import Arrival, record_arrival
+from platform_defs.arrivals.partitions import partition_of
 from platform_defs.errors import PlatformError
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.store.engine import transact
@@ -83,7 +84,11 @@ def test_published_models_and_their_tables_are_assets_of_one_partition_space(hom
     parents = graph.get(AssetKey(["models", "a.b"])).parent_keys
     assert parents == {AssetKey(["tables", table]) for table in TABLES}
     assert {graph.get(key).partitions_def for key in graph.get_all_asset_keys()} == {OP_TIMES}
-    assert graph.asset_check_keys == {AssetCheckKey(AssetKey(["models", "a.b"]), "on_time")}
+    assert graph.asset_check_keys == {
+        AssetCheckKey(AssetKey(["models", "a.b"]), "on_time"),
+        AssetCheckKey(AssetKey(["models", "a.b"]), "executions_succeeded"),
+        AssetCheckKey(AssetKey(["models", "a-b"]), "executions_succeeded"),
+    }
 
 
 def test_ops_of_two_models_never_share_a_name() -> None:
@@ -146,8 +151,11 @@ def test_a_triggered_model_is_a_run_with_its_counts_in_the_models_partition(home
     assert {label: value.value for label, value in event.materialization.metadata.items()} == {
         "computeCount": 2,
         "storageCount": 2,
+        "dagster/row_count": 2,
         "missing tables": "none",
         "task": ended.id,
+        "task page": f"http://127.0.0.1:8000/api/open/kpi/tasks/{ended.id}",
+        "M-1-amount total": 12.0,
     }
     assert home.instance.has_dynamic_partition("op_time", OP)
 
@@ -264,7 +272,7 @@ def test_the_check_evaluated_by_hand_names_what_is_late(home: Home) -> None:
     today = f"{datetime.now(UTC):%Y%m%d}"
     write_arrival(home.engine, "A", today)
     job = load_definitions().resolve_implicit_global_asset_job_def()
-    [key] = load_definitions().resolve_asset_graph().asset_check_keys
+    key = AssetCheckKey(AssetKey(["models", "M"]), "on_time")
     result = job.get_subset(asset_check_selection={key}, asset_selection=set()).execute_in_process(
         instance=home.instance
     )

@@ -98,7 +98,11 @@ def test_what_an_arrival_begins_is_there_with_its_row_of_work(engine: Engine) ->
     (task,) = logged_tasks(engine, "M", OP)
     assert (task.id, task.status, task.trigger_code) == (task_id, "RUNNING", "ARRIVAL")
     row = work_of(engine, task)
-    assert (row.kind, row.status, row.payload) == ("model_run", "QUEUED", {"model_id": "M", "op_time": OP})
+    assert (row.kind, row.status, row.payload) == (
+        "model_run",
+        "QUEUED",
+        {"model_id": "M", "op_time": OP, "trigger": "arrival of A"},
+    )
 
 
 def test_an_arrival_before_the_run_has_begun_is_read_by_it(engine: Engine) -> None:

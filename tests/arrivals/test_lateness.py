@@ -9,9 +9,9 @@ from sqlalchemy import Engine, event, text, update
 
 from platform_defs.api.arrivals.metrics import ArrivalsCollector
 from platform_defs.arrivals import lateness
+from platform_defs.arrivals.checks import CheckRotation
 from platform_defs.arrivals.lateness import LateBatch, WatchedModel, expected_batches
 from platform_defs.arrivals.models.due import Due, batch_day, last_due_batch
-from platform_defs.arrivals.on_time import CheckRotation
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_model
@@ -191,7 +191,7 @@ def test_a_table_whose_time_cannot_be_read_is_late(engine: Engine) -> None:
 
 def test_of_many_models_those_whose_lateness_changed_are_shown_at_once_and_the_others_in_turns() -> None:
     late = LateBatch("m4", "20251219", NOW, ("A",))
-    turns = CheckRotation(at_once=2)
+    turns: CheckRotation[LateBatch] = CheckRotation(at_once=2)
     on_time: dict[str, tuple[LateBatch, ...]] = {f"m{number}": () for number in range(5)}
     assert [list(turns.choose(on_time)) for _ in range(4)] == [["m0", "m1"], ["m2", "m3"], ["m4"], ["m0", "m1"]]
     one_late = on_time | {"m4": (late,)}

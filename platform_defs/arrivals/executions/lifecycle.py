@@ -15,6 +15,7 @@ from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.errors import AlreadyRunning, Contended, ModelFailed, TakenOver, UnknownModel
 from platform_defs.arrivals.executions.running_batches import lock_running, mark_running, transact_until_uncontended
 from platform_defs.arrivals.executions.task_log import TaskStatus, Trigger, insert_tasks
+from platform_defs.arrivals.executions.trigger_texts import trigger_text
 from platform_defs.arrivals.kinds_of_work import MODEL_RUN
 from platform_defs.arrivals.op_time import spellings
 from platform_defs.arrivals.readiness import Standing, Verdict, Versions, judge, missing_tables
@@ -52,9 +53,17 @@ class Notify(Protocol):
 
 
 def queue_executions(
-    connection: Connection, batches: Sequence[Batch], why: Trigger, now: datetime, *, attempt: int = 1
+    connection: Connection,
+    batches: Sequence[Batch],
+    why: Trigger,
+    now: datetime,
+    *,
+    attempt: int = 1,
+    triggers: Mapping[Batch, str] | None = None,
 ) -> dict[Batch, int]:
     """Queues an execution of each batch that has none under way; returns the ids of the new tasks.
+
+    `triggers` are the texts that the tag `platform/trigger` of their runs shall have; by default the one of `why`.
 
     The batches' rows in `metrics_model_running` stay locked until the caller's transaction ends. Whoever closes an
     execution locks its row first and looks for arrivals afterwards: either it sees the arrival that the caller
@@ -64,7 +73,10 @@ def queue_executions(
     wanted = sorted(batch for batch in batches if batch not in running)
     if not wanted:
         return {}
-    payloads = [{"model_id": model_id, "op_time": op_time} for model_id, op_time in wanted]
+    texts = triggers or {}
+    payloads = [
+        {"model_id": batch[0], "op_time": batch[1], "trigger": texts.get(batch, trigger_text(why))} for batch in wanted
+    ]
     tasks = insert_tasks(
         connection,
         [
@@ -90,12 +102,12 @@ def queue_due_batches(engine: Engine, batches: Sequence[Batch], why: Trigger, no
     """Queues those of the batches that are due, judged in the same transaction; returns the ids of the new tasks."""
 
     def queue(connection: Connection) -> dict[Batch, int]:
-        due = [
-            (standing.model_id, standing.op_time)
+        due = {
+            (standing.model_id, standing.op_time): trigger_text(why, standing)
             for standing in load_standings(connection, batches)
             if judge(standing) is Verdict.DUE
-        ]
-        return queue_executions(connection, due, why, now) if due else {}
+        }
+        return queue_executions(connection, list(due), why, now, triggers=due) if due else {}
 
     return transact_until_uncontended(engine, queue)
 

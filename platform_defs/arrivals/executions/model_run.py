@@ -45,6 +45,10 @@ class ExecutionResult:
     missing_tables: list[str]
     # the task that was queued because a table arrived during this execution
     next_task_id: int | None
+    # the period of the model's batches
+    period: str | None = None
+    # the version of the model that computed the values; None if it is not known any more
+    version: int | None = None
 
 
 def run_for_work(
@@ -91,4 +95,6 @@ def _execute(environment: ExecutionEnvironment, execution: Execution) -> Executi
         storage_count=counts.stored,
     )
     missing = missing_tables(execution.standing)
-    return ExecutionResult(execution.task_id, model_id, op_time, counts, missing, next_task_id)
+    return ExecutionResult(
+        execution.task_id, model_id, op_time, counts, missing, next_task_id, model.period, model.version
+    )

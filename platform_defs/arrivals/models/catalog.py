@@ -73,10 +73,24 @@ def load_models(connection: Connection, model_ids: Sequence[str] | None = None) 
             kpis=tuple(kpis[row.model_id]),
             due=row.due,
             published=row.state == PUBLISHED,
+            period=row.period,
+            version=row.version,
         )
         for row in rows
         if wanted is None or row.model_id in wanted
     }
+
+
+def find_period(connection: Connection, model_id: str) -> str | None:
+    """The period of a model's batches; None if it has none or does not exist."""
+    return connection.scalar(select(metrics_model.c.period).where(metrics_model.c.model_id == model_id))
+
+
+def used_periods(connection: Connection) -> list[str]:
+    """The periods that published models have."""
+    model = metrics_model.c
+    query = select(model.period).where(model.state == PUBLISHED, model.period.is_not(None)).distinct()
+    return [str(period) for period in connection.scalars(query)]
 
 
 def save(engine: Engine, file: ModelFile) -> LoadSummary:
@@ -146,6 +160,7 @@ def _store_contents(connection: Connection, contents: FileContents) -> LoadSumma
                 "source_sql": each.sql,
                 "dimensions": list(each.dimensions),
                 "due": each.due,
+                "period": each.period,
             }
             for each in contents.models
         ],

@@ -9,7 +9,7 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal
@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine, delete
 from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.models.sql import render_query
+from platform_defs.arrivals.models.totals import meaningful_totals
 from platform_defs.canonical import canonical_json, sha256_hex
 from platform_defs.sources import MAX_MESSAGE, ReadTransaction, SourceError, Sources
 from platform_defs.store.chunks import chunks
@@ -38,6 +39,8 @@ class Counts:
 
     computed: int
     stored: int
+    # the sum over all rows of each KPI whose values may be added up
+    totals: Mapping[str, Decimal] = field(default_factory=dict, compare=False)
 
 
 def compute(
@@ -102,14 +105,18 @@ def _read_into_spool(transaction: ReadTransaction, model: Model, op_time: str, s
     dimension_at = _positions(columns, model.dimensions)
     kpi_at = _positions(columns, kpi_ids)
     computed = stored = 0
+    totals: dict[str, Decimal] = {}
     for row in rows:
         dims = {name: _json_dimension(row[at]) for name, at in zip(model.dimensions, dimension_at, strict=True)}
         values = [_kpi_number(row[at], kpi_id, dims) for kpi_id, at in zip(kpi_ids, kpi_at, strict=True)]
         if not spool.add(canonical_json(dims), values):
             raise _model_failed(f"the query gives more than one row for {_describe_dims(dims)}")
         computed += 1
-        stored += sum(value is not None for value in values)
-    return Counts(computed, stored)
+        for kpi_id, value in zip(kpi_ids, values, strict=True):
+            if value is not None:
+                stored += 1
+                totals[kpi_id] = totals.get(kpi_id, Decimal(0)) + value
+    return Counts(computed, stored, meaningful_totals(model, totals, computed))
 
 
 def _positions(columns: Sequence[str], names: Sequence[str]) -> list[int]:
@@ -177,6 +184,7 @@ def _replace_values(connection: Connection, model: Model, op_time: str, spool: _
             "dims": dims,
             "dims_hash": dims_hash,
             "kpi_value": value,
+            "model_version": model.version,
         }
         for dims_hash, dims, row in spool.rows()
         for kpi_id, value in zip(kpi_ids, row, strict=True)

@@ -39,3 +39,7 @@ class Model:
     # by when the tables arrive, as models/due.py reads it
     due: str | None = None
     published: bool = False
+    # the batches that the model's page in the UI has, one of partitions.PERIODS; None means every opTime
+    period: str | None = None
+    # grows with every change of SQL, KPIs, dimensions or source
+    version: int = 1

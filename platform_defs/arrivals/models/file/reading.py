@@ -9,6 +9,7 @@ from platform_defs.arrivals.models.due import Due
 from platform_defs.arrivals.models.kpi_expressions import KPI_ID
 from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query
+from platform_defs.arrivals.partitions import PERIODS
 from platform_defs.sources import PLATFORM_SOURCE
 from platform_defs.yaml_lines import Fields, NotYaml, Problem, Text, read_document
 
@@ -75,7 +76,7 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
         "model",
         file.problems,
         ("model_id", "name", "depends_on", "sql", "kpis"),
-        ("source", "dimensions", "due"),
+        ("source", "dimensions", "due", "period"),
     )
     model_id = fields.matching_text("model_id", ID, _ID_RULE, longest=MAX_MODEL_ID)
     if model_id is not None:
@@ -92,6 +93,9 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
     due = fields.text("due", plain=True)
     if due is not None and Due.parse(due.value) is None:
         fields.problem(due.line, f"due: {due.value!r}: expected HH:MM, or +1 HH:MM for the day after the batch's")
+    period = fields.text("period")
+    if period is not None and period.value not in PERIODS:
+        fields.problem(period.line, f"period: {period.value!r}: expected one of {', '.join(PERIODS)}")
     kpis = _read_kpis(fields, file, dimensions)
     sql = fields.text("sql")
     if sql is not None and kpis is not None:
@@ -110,6 +114,7 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
                 sql=sql.value,
                 kpis=tuple(kpis),
                 due=None if due is None else due.value,
+                period=None if period is None else period.value,
             )
         )
 
