@@ -103,6 +103,22 @@ def give_back(engine: Engine, owner: str, ids: Sequence[int]) -> None:
     _update_owned(engine, owner, ids, _QUEUED_AGAIN, not_started=True)
 
 
+def park(connection: Connection, work_id: int, not_before: datetime) -> bool:
+    """Queues a row again whose process has nothing to do until then, and ends by itself. Its run goes on later.
+
+    Returns False if the row is closed, or if somebody asked to end the run.
+    """
+    running = (work.c.id == work_id) & (work.c.status == Status.RUNNING) & work.c.cancel_requested_at.is_(None)
+    values = _QUEUED_AGAIN | {"pid": None, "process_started": None, "not_before": not_before}
+    return connection.execute(update(work).where(running).values(values)).rowcount == 1
+
+
+def unpark(connection: Connection, ids: Sequence[int]) -> None:
+    """Lets those of the rows that wait for a time start at once."""
+    waiting = work.c.id.in_(ids) & (work.c.status == Status.QUEUED) & work.c.not_before.is_not(None)
+    connection.execute(update(work).where(waiting).values(not_before=datetime.now(UTC)))
+
+
 def take_back_from_dagster(engine: Engine, work_id: int, run_id: str) -> Work | None:
     """Queues a row again that was handed to Dagster, now with the run that Dagster made for it.
 

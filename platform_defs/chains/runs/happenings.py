@@ -90,12 +90,9 @@ class RunEnded:
 
 @dataclass(frozen=True)
 class Parked:
-    """The last of a drive for now: every node that is active waits. The same drive goes on at `until`, or when woken.
+    """The last of a drive for now: every active node waits. The same drive goes on at `until`, or when woken."""
 
-    None: nothing bounds the wait but what the nodes wait for.
-    """
-
-    until: datetime | None
+    until: datetime
     waits_for: tuple[Mapping[str, Any], ...]
 
 
