@@ -113,12 +113,6 @@ def park(connection: Connection, work_id: int, not_before: datetime) -> bool:
     return connection.execute(update(work).where(running).values(values)).rowcount == 1
 
 
-def unpark(connection: Connection, ids: Sequence[int]) -> None:
-    """Lets those of the rows that wait for a time start at once."""
-    waiting = work.c.id.in_(ids) & (work.c.status == Status.QUEUED) & work.c.not_before.is_not(None)
-    connection.execute(update(work).where(waiting).values(not_before=datetime.now(UTC)))
-
-
 def take_back_from_dagster(engine: Engine, work_id: int, run_id: str) -> Work | None:
     """Queues a row again that was handed to Dagster, now with the run that Dagster made for it.
 

@@ -1,25 +1,24 @@
 """One attempt of a node: reads what it needs, evaluates its cfg, executes it, and bounds what it gives back."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
-from platform_defs.chains.dag import Node
 from platform_defs.chains.nodes.catalogue import parse_cfg
 from platform_defs.chains.nodes.cfg import literal_fields_of
 from platform_defs.chains.nodes.checkpoints import read_checkpoint, save_checkpoint
 from platform_defs.chains.nodes.port import (
+    AttemptRequest,
     NodeContext,
     NodeFailed,
     NodeResult,
     NodeStopped,
     NodeTypes,
     Outcome,
-    StopSignal,
 )
 from platform_defs.chains.nodes.rendering import CfgTemplate, compile_cfg
 from platform_defs.chains.nodes.secrets import AttemptSecrets
@@ -30,20 +29,6 @@ from platform_defs.store.tables.chains import job_run_node
 
 MOST_BYTES = 1024 * 1024
 LONGEST_ERROR = 4000
-
-
-@dataclass(frozen=True)
-class AttemptRequest:
-    """Which attempt of which node is to be executed, by which drive. `log` writes into the log of the node's step."""
-
-    run_id: str
-    node: Node
-    attempt: int
-    drive_no: int
-    params: Mapping[str, Any]
-    depth: int
-    stop: StopSignal
-    log: Callable[[str], None]
 
 
 def perform(engine: Engine, types: NodeTypes, request: AttemptRequest) -> Outcome:

@@ -121,7 +121,10 @@ class NodeStopped(Exception):
 
 @dataclass(frozen=True)
 class AttemptRequest:
-    """One attempt that a drive asks for. `execution.perform` turns it into the call of the node's executor."""
+    """Which attempt of which node is to be executed, by which drive. `log` writes into the log of the node's step.
+
+    `execution.perform` turns it into the call of the node's executor.
+    """
 
     run_id: str
     node: Node

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from platform_defs.chains.nodes.port import NodeResult, Outcome
-from platform_defs.chains.runs import ending, node_rows, settling, waking
+from platform_defs.chains.runs import node_rows, settling, waking
 from platform_defs.chains.runs.attempts import Failure, Finished, timeout_text
 from platform_defs.chains.runs.board import Board, Draft, deadline_of
 from platform_defs.chains.runs.happenings import (
@@ -18,7 +18,11 @@ from platform_defs.chains.runs.happenings import (
     NodesRevived,
     NodesSkipped,
 )
+from platform_defs.chains.runs.operations import stop_sub_runs
 from platform_defs.chains.states import NodeStatus, next_steps
+
+# Who stops a sub-run whose node has used up its time.
+PLATFORM = "platform"
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def advance(connection: Connection, board: Board, step: Step) -> Draft:
 
 
 def _note_operations(draft: Draft) -> None:
-    """Reports what operators did to nodes, and stops the sub-chain of a node that was completed meanwhile."""
+    """Reports what operators did to nodes."""
     for node_id, before in draft.board.nodes.items():
         row = draft.row(node_id)
         if (row.status, row.attempt) == (before.status, before.attempt):
@@ -58,7 +62,6 @@ def _note_operations(draft: Draft) -> None:
         by_hand = row.operations[-1] if row.operations else None
         if row.status is NodeStatus.SUCCESS:
             draft.happenings.append(NodeEnded(node_id, row.status, row.attempt, by_hand=by_hand))
-            ending.stop_sub_runs(draft.connection, draft.run_id, node_id, "its node was completed by hand")
         elif row.status is NodeStatus.RETRYING:
             draft.happenings.append(NodeRetried(node_id, row.attempt, by_hand))
 
@@ -92,7 +95,8 @@ def _end_overdue(draft: Draft, step: Step) -> None:
         deadline = deadline_of(node, row.started_at) if row.is_waiting else None
         if deadline is not None and deadline <= step.now:
             _settle(draft, step, node.id, row.attempt, Failure(timeout_text(node)))
-            ending.stop_sub_runs(draft.connection, draft.run_id, node.id, timeout_text(node))
+            reason = f"node {node.id} {timeout_text(node)}"
+            stop_sub_runs(draft.connection, draft.run_id, node.id, actor=PLATFORM, reason=reason)
 
 
 def _find_ready(draft: Draft) -> None:

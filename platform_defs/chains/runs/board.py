@@ -11,6 +11,7 @@ from platform_defs.chains.dag import Dag, Node
 from platform_defs.chains.runs import node_rows
 from platform_defs.chains.runs.happenings import Happening
 from platform_defs.chains.runs.node_rows import NodeRow
+from platform_defs.chains.runs.whole_run import set_statuses
 from platform_defs.chains.states import NodeStatus
 
 _FIELDS = frozenset(field.name for field in fields(NodeRow))
@@ -94,7 +95,7 @@ class Draft:
         return True
 
     def move(self, node_ids: tuple[str, ...], was: NodeStatus, becomes: NodeStatus) -> None:
-        node_rows.move(self.connection, self.run_id, node_ids, was, becomes)
+        set_statuses(self.connection, self.run_id, node_ids, was, becomes)
         self.changed |= {node_id: replace(self.row(node_id), status=becomes) for node_id in node_ids}
 
     def add_ready_below(self, node_id: str) -> None:

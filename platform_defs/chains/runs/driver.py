@@ -8,6 +8,7 @@ happens, and whoever iterates over that shows it.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,8 +18,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from platform_defs.chains.dag import parse_snapshot
+from platform_defs.chains.errors import Conflict
 from platform_defs.chains.nodes.port import AttemptRequest, Perform, StopSignal
-from platform_defs.chains.runs import ending, node_rows, settling
+from platform_defs.chains.runs import node_rows, operations, settling
 from platform_defs.chains.runs.advance import Step, advance
 from platform_defs.chains.runs.attempts import Attempt, Attempts, Finished
 from platform_defs.chains.runs.board import Board, deadline_of
@@ -34,7 +36,8 @@ from platform_defs.chains.runs.happenings import (
     Superseded,
 )
 from platform_defs.chains.runs.node_rows import NodeRow
-from platform_defs.chains.states import NodeStatus, RunStatus, next_steps
+from platform_defs.chains.runs.whole_run import end_run, node_statuses, stop_nodes
+from platform_defs.chains.states import NodeStatus, RunStatus, next_steps, stopped_nodes
 from platform_defs.errors import one_line
 from platform_defs.store.engine import is_transient, read, transact
 from platform_defs.store.errors import StoreUnavailable
@@ -263,22 +266,23 @@ class RunDriver:
         run = lock_run(connection, self._run_id)
         if run is None or run.status != RunStatus.RUNNING or run.drive_no != self._drive_no:
             return None
-        nodes = node_rows.load_nodes(connection, self._run_id)
-        outcome = next_steps(self._board.dag, {name: row.status for name, row in nodes.items()}).outcome
+        outcome = next_steps(self._board.dag, node_statuses(connection, self._run_id)).outcome
         if outcome is None:
             return None
-        ending.end_run(connection, self._run_id, outcome, self._clock())
+        end_run(connection, self._run_id, outcome, at=self._clock())
         return [RunEnded(outcome)]
 
     def _end_stopped(self, connection: Connection) -> list[Happening] | None:
         run = lock_run(connection, self._run_id)
         if run is None or run.status != RunStatus.STOPPING:
             return None
+        now, reason = self._clock(), _stop_reason(_Glance.of(run))
         nodes = node_rows.load_nodes(connection, self._run_id)
-        reason = _stop_reason(_Glance.of(run))
-        changed = ending.end_stopped(connection, self._run_id, self._board.dag, nodes, self._clock(), reason)
-        stopped = [row for row in changed.values() if row.status is NodeStatus.STOPPED]
-        ended = [NodeEnded(row.node_id, row.status, row.attempt, error=reason) for row in stopped]
+        present = {name: row.status for name, row in nodes.items()}
+        stop_nodes(connection, self._run_id, self._board.dag, present, reason=reason, at=now)
+        end_run(connection, self._run_id, RunStatus.STOPPED, at=now)
+        stopped = [nodes[node_id] for node_id in stopped_nodes(self._board.dag, present)]
+        ended = [NodeEnded(row.node_id, NodeStatus.STOPPED, row.attempt, error=reason) for row in stopped]
         return [*ended, RunEnded(RunStatus.STOPPED)]
 
     def _after_end(self, happenings: list[Happening] | None) -> list[Happening] | None:
@@ -308,18 +312,14 @@ class RunDriver:
             return
         row = rows.get(self._engine, self._work_id)
         if row.cancel_requested and row.ended_by is EndedBy.OPERATOR:
-            transact(self._engine, self._request_stop)
+            # A run that has ended in this moment is left as it is.
+            with suppress(Conflict):
+                operations.stop_run(self._engine, self._run_id, actor=OPERATOR, reason="terminated in the Dagster UI")
             return
         self._is_leaving = True
         for attempt in self._attempts:
             attempt.end("the platform is being stopped", INTERRUPT_GRACE_S)
 
-    def _request_stop(self, connection: Connection) -> None:
-        run = lock_run(connection, self._run_id)
-        if run is not None and run.status == RunStatus.RUNNING:
-            stopping = {"status": RunStatus.STOPPING, "stop_requested_by": OPERATOR}
-            connection.execute(update(job_run).where(job_run.c.run_id == self._run_id).values(stopping))
-
 
 def _stop_reason(glance: _Glance) -> str:
-    return f"the run was stopped by {glance.stop_requested_by or 'an operator'}"
+    return operations.stop_text(glance.stop_requested_by or "an operator")

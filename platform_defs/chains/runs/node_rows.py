@@ -1,6 +1,6 @@
 """The rows of a run's nodes: read as a whole, changed one attempt at a time and only if nobody was faster."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -8,11 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from platform_defs.chains.states import NodeStatus
-from platform_defs.store.chunks import chunks
 from platform_defs.store.tables.chains import job_run_checkpoint, job_run_node
 from platform_defs.store.upsert import upsert
 
-IDS_PER_STATEMENT = 500
 _COLUMNS = (
     job_run_node.c.node_id,
     job_run_node.c.status,
@@ -72,15 +70,6 @@ def change(connection: Connection, run_id: str, row: NodeRow, values: Mapping[st
     if row.status is NodeStatus.RUNNING:
         unchanged &= job_run_node.c.drive_no == row.drive_no
     return connection.execute(update(job_run_node).where(unchanged).values(dict(values))).rowcount == 1
-
-
-def move(
-    connection: Connection, run_id: str, node_ids: Collection[str], was: NodeStatus, becomes: NodeStatus, **values: Any
-) -> None:
-    """Gives all of these nodes another status, except those that have left `was` meanwhile."""
-    for some in chunks(node_ids, IDS_PER_STATEMENT):
-        these = (job_run_node.c.run_id == run_id) & job_run_node.c.node_id.in_(some) & (job_run_node.c.status == was)
-        connection.execute(update(job_run_node).where(these).values(status=becomes, **values))
 
 
 def save_checkpoint(connection: Connection, run_id: str, node_id: str, checkpoint: Any) -> None:

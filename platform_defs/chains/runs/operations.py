@@ -85,7 +85,7 @@ def _stop_locked(connection: Connection, run: Row[Any], *, actor: str, reason: s
         after={"status": RunStatus.STOPPING},
         reason=reason,
     )
-    _stop_sub_runs(connection, run.run_id, None, actor=actor, reason=f"run {run.run_id} was stopped")
+    stop_sub_runs(connection, run.run_id, None, actor=actor, reason=f"run {run.run_id} was stopped")
 
 
 def stop_text(actor: str) -> str:
@@ -100,7 +100,7 @@ def _cancel_unstarted(connection: Connection, work_id: int, actor: str, now: dat
     return connection.execute(update(work).where(unstarted).values(values)).rowcount == 1
 
 
-def _stop_sub_runs(connection: Connection, run_id: str, node_id: str | None, *, actor: str, reason: str | None) -> None:
+def stop_sub_runs(connection: Connection, run_id: str, node_id: str | None, *, actor: str, reason: str | None) -> None:
     """Stops the runs that nodes of this run started, or one node of it, and that are not over."""
     going = [RunStatus.PENDING, RunStatus.RUNNING]
     query = select(job_run.c.run_id).where(job_run.c.parent_run_id == run_id, job_run.c.status.in_(going))
@@ -184,7 +184,7 @@ def complete_node(
         if artifact is not None:
             values["artifact_json"] = artifact
         _write_operation(connection, run, node, values, entry)
-        _stop_sub_runs(connection, run_id, node_id, actor=actor, reason=f"node {node_id} was completed by hand")
+        stop_sub_runs(connection, run_id, node_id, actor=actor, reason=f"node {node_id} was completed by hand")
         _go_on(connection, run, "complete")
         return NodeState(run_id, node_id, NodeStatus.SUCCESS, node.attempt)
 

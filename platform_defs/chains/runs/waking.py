@@ -8,7 +8,7 @@ from sqlalchemy import Connection, null, select, update
 
 from platform_defs.chains.states import ENDED_RUNS, NodeStatus, RunStatus
 from platform_defs.store.tables.chains import job_run, job_run_drive, job_run_node
-from platform_defs.work import leases
+from platform_defs.work import rows
 
 # What a node may wait for: the end of a run that it started as its sub-chain. Its key is the id of that run.
 RUN = "run"
@@ -60,7 +60,7 @@ def wake_drive(connection: Connection, run_id: str) -> None:
     raised = {"operation_no": job_run.c.operation_no + 1}
     connection.execute(update(job_run).where(job_run.c.run_id == run_id).values(raised))
     drives = select(job_run_drive.c.work_id).where(job_run_drive.c.run_id == run_id)
-    leases.unpark(connection, list(connection.execute(drives).scalars()))
+    rows.hurry(connection, list(connection.execute(drives).scalars()))
 
 
 def is_over(connection: Connection, waits_for: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from platform_defs.chains.dag import Dag
+from platform_defs.chains.runs import waking
 from platform_defs.chains.states import NextSteps, NodeStatus, RunStatus, next_steps, stopped_nodes
 from platform_defs.store.chunks import chunks
 from platform_defs.store.tables.chains import job_run, job_run_node
@@ -46,9 +47,10 @@ def stop_nodes(
 
 
 def end_run(connection: Connection, run_id: str, outcome: RunStatus, *, at: datetime, error: str | None = None) -> None:
-    """Writes the end of a run."""
+    """Writes the end of a run, and wakes the node of another run that waits for it."""
     values = {"status": outcome, "ended_at": at, "error": error}
     connection.execute(update(job_run).where(job_run.c.run_id == run_id).values(values))
+    waking.wake_waiting(connection, waking.RUN, run_id)
 
 
 def set_statuses(

@@ -11,8 +11,8 @@ from platform_defs.chains.dag import Node
 from platform_defs.chains.nodes.catalogue import node_types
 from platform_defs.chains.nodes.checkpoints import write_checkpoint
 from platform_defs.chains.nodes.environment import NodeEnvironment
-from platform_defs.chains.nodes.execution import AttemptRequest, perform
-from platform_defs.chains.nodes.port import NodeExecutor, NodeTypes, Outcome, StopSignal, Waiting
+from platform_defs.chains.nodes.execution import perform
+from platform_defs.chains.nodes.port import AttemptRequest, NodeExecutor, NodeTypes, Outcome, StopSignal, Waiting
 from platform_defs.chains.states import NodeStatus
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.chains import job_run, job_run_node
