@@ -42,7 +42,8 @@ def start_run(engine: Engine, nodes: Sequence[Mapping[str, Any]], **columns: Any
 
 def claim(connection: Connection, drive: Drive) -> None:
     """The row of work as it is while a process executes it."""
-    connection.execute(update(work).where(work.c.id == drive.work_id).values(status=Status.RUNNING, lease_owner="test"))
+    claimed = {"status": Status.RUNNING, "lease_owner": "test", "attempts": work.c.attempts + 1}
+    connection.execute(update(work).where(work.c.id == drive.work_id).values(claimed))
 
 
 def close_drive(engine: Engine, run_id: str) -> None:

@@ -432,13 +432,12 @@ def dags(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("store", ["sqlite"])
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dag=dags(), parallel=st.integers(1, 8))
 def test_any_dag_runs_each_node_once_in_an_order_that_respects_every_edge(
-    migrated: dict[str, Engine], store: str, dag: list[dict[str, Any]], parallel: int
+    engine: Engine, dag: list[dict[str, Any]], parallel: int
 ) -> None:
-    engine = migrated[store]
     run_id = start_run(engine, dag)
     script = Script()
     assert drive(engine, run_id, script, parallel=parallel) == RunEnded(RunStatus.SUCCESS)
