@@ -33,7 +33,6 @@ STORES = (
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*names): deselected where one of these is absent, and listed at the end")
-    config.addinivalue_line("markers", "hurried: keeps a client's time limit, so it comes when other tests are done")
     # a developer's own settings must not decide what a test sees
     for name in [name for name in os.environ if name.startswith("PLATFORM_") and not name.startswith("PLATFORM_TEST_")]:
         del os.environ[name]
@@ -60,10 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """Platforms first, since they take longest; of them last, with the machine to itself, what answers in seconds."""
-    if END_TO_END not in item.path.parents:
-        return 2
-    return 1 if item.get_closest_marker("hurried") else 0
+    """Platforms first, since they take longest."""
+    return 0 if END_TO_END in item.path.parents else 1
 
 
 @pytest.hookimpl(optionalhook=True)

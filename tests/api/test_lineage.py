@@ -29,7 +29,7 @@ from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.intake import dead_letters
-from platform_defs.lineage.sink import commit, raw_events
+from platform_defs.lineage.sink import commit, raw_events, store_health
 from platform_defs.lineage.sink.answers import QUEUE_FULL, STORE_DOWN, TOO_LATE
 from platform_defs.lineage.sink.apply import ApplyResult, EventFacts, apply_events
 from platform_defs.lineage.upkeep import rebuild_requests
@@ -487,22 +487,24 @@ def test_a_poison_event_does_not_fail_its_neighbours(
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_an_event_that_takes_too_long_is_503_and_its_neighbours_are_not(
-    backend: Backend, failing: Callable[[Callable[..., Any]], None], alone: bool
+    backend: Backend, failing: Callable[[Callable[..., Any]], None], alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The deadline is out of reach also for a busy machine; what is slow is a small share of it.
+    monkeypatch.setattr(store_health, "SLOW_SHARE", 0.01)
     tries = 0
 
     def fault(merge: Any, store: Any, tenant: Any, events: Any, counts: Any) -> Any:
         nonlocal tries
         if any("wide" in repr(event.facts) for event in events):
             tries += 1
-            threading.Event().wait(0.65)  # more than half of the request's deadline
+            threading.Event().wait(0.65)  # more than SLOW_SHARE of the request's deadline
             raise GraphUnavailable("took too long")
         return merge(store, tenant, events, counts)
 
     failing(fault)
     wide = run_event(writes=("mart.wide",), sql="select '" + "x" * 20_000 + "'")
     good = [run_event(job=f"good{index}", sql=None) for index in range(3)]
-    with backend.api(lineage_deadline_s=1.2) as client:
+    with backend.api(lineage_deadline_s=60) as client:
         for _ in range(3):  # clients retry
             answers = [client.post(wide), client.post(good)] if alone else [client.post([*good, wide])]
             assert not any(STORE_DOWN.message in answer.text for answer in answers)

@@ -85,7 +85,7 @@ class Running:
         return self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=60)
         self._reader.join(timeout=20)
         return code
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import stat
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,9 +127,7 @@ def test_a_child_that_ignores_sigterm_is_killed_when_its_grace_ends(start: Start
     running = start(child("stubborn", STUBBORN, grace_s=0.5), child("polite"))
     running.until_line("stubborn | hello")
     running.until_up()
-    began = time.monotonic()
     assert running.end() == 0
-    assert time.monotonic() - began < 10
     assert processes_of(tmp_path) == []
     running.until_line("stubborn does not stop; killing it")
 

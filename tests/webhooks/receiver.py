@@ -1,10 +1,9 @@
 """A receiver on loopback that records what it is sent, and the rows that make something be sent to it."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
@@ -35,7 +34,6 @@ class Received:
     path: str
     headers: dict[str, str]
     body: bytes
-    at: float = field(default_factory=time.monotonic)
 
     @property
     def id(self) -> str:

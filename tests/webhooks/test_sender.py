@@ -95,9 +95,10 @@ def test_a_running_sender_keeps_the_spacing_by_the_wall_clock(engine: Engine, tm
         finally:
             stop.set()
             thread.join()
-    first, second, third = (request.at for request in receiver.received)
-    assert second - first >= 1.0
-    assert third - second >= 2.0
+    # as the sender wrote them down: when a busy receiver sees a request says nothing about the sender
+    first, second, third = (attempt.started_at for attempt in only(engine).attempts)
+    assert second - first >= timedelta(seconds=1)
+    assert third - second >= timedelta(seconds=2)
 
 
 def test_the_delay_doubles_up_to_an_hour_and_counts_the_retries() -> None:
@@ -225,6 +226,7 @@ def test_what_is_given_up_is_a_dead_letter_that_is_sent_again_as_it_was(engine: 
         dead = only(engine)
         assert (dead.status, dead.last_error, len(dead.attempts)) == ("DEAD", "answered 404", 2)
         assert [one.id for one in deliveries.list_newest(engine, status="DEAD")] == [dead.id]
+        redelivered_from = int(time.time())
         clock.moment = datetime.now(UTC) + timedelta(seconds=1)
         assert deliveries.redeliver(engine, dead.id).status == "PENDING"
         with pytest.raises(NotRedeliverable, match="not a dead letter"):
@@ -246,7 +248,7 @@ def test_what_is_given_up_is_a_dead_letter_that_is_sent_again_as_it_was(engine: 
     # a stock receiver refuses a timestamp that is five minutes old
     stated = [int(request.headers["webhook-timestamp"]) for request in receiver.received]
     assert stated[:2] == [int(EVENT.timestamp())] * 2
-    assert abs(stated[-1] - time.time()) < 60
+    assert redelivered_from <= stated[-1] <= time.time()
 
 
 def test_gone_disables_the_subscriptions_and_what_waits_for_them_is_not_sent(engine: Engine, tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ class DrainingServer(uvicorn.Server):
                 while self._drain.running and not self.force_exit:
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            log.warning("%d requests outlast the grace and are answered 503", len(self._drain.running))
+            late = len(self._drain.running)
+            log.warning("%d requests outlast the grace of %g s and are answered 503", late, self._grace)
             await self._drain.answer_remaining()
         await super().shutdown(sockets)
 
