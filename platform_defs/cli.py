@@ -1,6 +1,8 @@
 """The `platform` command: imports only the subcommand that is called, and reports errors in one readable line."""
 
 import importlib
+import logging
+import os
 import sys
 import traceback
 from typing import Any
@@ -53,7 +55,10 @@ def main() -> None:
     """Exit 0 only on success; an expected error is one line on stderr and exit 1."""
     debug = "--debug" in sys.argv
     arguments: dict[str, Any] = {"args": [a for a in sys.argv[1:] if a != "--debug"], "standalone_mode": False}
+    # The driver's retries end in an error, which is shown below.
+    logging.getLogger("neo4j").setLevel(logging.CRITICAL)
     try:
+        _warn_of_unknown_variables()
         sys.exit(cli.main(**arguments) or 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -67,3 +72,16 @@ def main() -> None:
             traceback.print_exc()
         click.echo(f"platform: {one_line(error)}", err=True)
         sys.exit(1)
+
+
+def _warn_of_unknown_variables() -> None:
+    # imported here, and only if something is set: `platform --help` needs no settings
+    if not any(name.startswith("PLATFORM_") for name in os.environ):
+        return
+    from platform_defs.settings import SUPERVISED, unknown_variables
+
+    if SUPERVISED in os.environ:
+        return  # `platform up` has said it
+    for name, nearest in unknown_variables(os.environ).items():
+        advice = f"did you mean {nearest}?" if nearest else "the README lists all settings"
+        click.echo(f"platform: {name} is not a setting; {advice}", err=True)

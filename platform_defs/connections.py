@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 
 from platform_defs.graph.port import Graph
+from platform_defs.home import require_platform
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 
@@ -22,13 +23,17 @@ class Stores:
 
 @contextmanager
 def open_database(
-    settings: Settings | None = None, *, pool_size: int = POOL_SIZE, any_schema: bool = False
+    settings: Settings | None = None, *, pool_size: int = POOL_SIZE, any_schema: bool = False, create: bool = False
 ) -> Iterator[Engine]:
     """The database of the settings; raises one line that says what to do unless it has the schema of this code.
 
-    `any_schema` is for callers that report on a database which may not be migrated yet.
+    `any_schema` is for callers that report on a database which may not be migrated yet, `create` for those that migrate
+    it: everybody else is told that there is no platform.
     """
-    engine = open_engine((settings or Settings.load()).database_url, pool_size=pool_size)
+    settings = settings or Settings.load()
+    if not create:
+        require_platform(settings)
+    engine = open_engine(settings.database_url, pool_size=pool_size)
     try:
         if not any_schema:
             # imported here: Alembic would delay the supervisor, which only asks for runners that are alive

@@ -1,6 +1,7 @@
 """The configuration of the platform's Dagster instance: dagster.yaml, workspace.yaml and the storage it names."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ COLLATION = "utf8mb4_bin"
 INSTANCE = "instance"
 
 
-def prepare(settings: Settings) -> Path:
-    """Writes dagster.yaml and creates the storage, before any process of Dagster starts. Returns DAGSTER_HOME."""
+def prepare(settings: Settings, *, on_created: Callable[[str], None] = lambda database: None) -> Path:
+    """Writes dagster.yaml and creates the storage, before any process of Dagster starts. Returns DAGSTER_HOME.
+
+    `on_created` hears the name of a database that did not exist.
+    """
     home = settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
     if "storage" not in _overrides(settings):
-        _create_storage(settings)
+        _create_storage(settings, on_created)
     _write(home / "dagster.yaml", instance_config(settings))
     return home
 
@@ -84,11 +88,12 @@ def write_workspace(settings: Settings, host: str, port: int) -> Path:
     return path
 
 
-def _create_storage(settings: Settings) -> None:
+def _create_storage(settings: Settings, on_created: Callable[[str], None]) -> None:
     if url := settings.dagster_database_url:
         from platform_defs.dagster_storage.mysql import PooledMySQLStorage
 
-        ensure_database(url, collation=COLLATION)
+        if ensure_database(url, collation=COLLATION):
+            on_created(str(url.database))
         PooledMySQLStorage.create(url)
     elif not (settings.dagster_home / INSTANCE / "event_log.db").exists():
         from platform_defs.dagster_storage.embedded import EmbeddedStorage
@@ -118,7 +123,12 @@ def _configurable(module: str, name: str, **config: Any) -> dict[str, Any]:
 
 def environment(settings: Settings) -> dict[str, str]:
     """The variables that every process needs that opens the instance."""
-    variables = {"DAGSTER_HOME": str(settings.dagster_home), "PLATFORM_HOME": str(settings.home)}
+    variables = {
+        "DAGSTER_HOME": str(settings.dagster_home),
+        "PLATFORM_HOME": str(settings.home),
+        # A folder `assets` in the working directory must not be imported instead of ours.
+        "PYTHONSAFEPATH": "1",
+    }
     if url := settings.dagster_database_url:
         variables["PLATFORM_DAGSTER_DB_URL"] = url.render_as_string(hide_password=False)
     return variables

@@ -16,17 +16,27 @@ PlatformError
 ├── ArrivalsError       table arrival; tree in arrivals/errors.py
 ├── ChainsError         job chains; tree in chains/errors.py
 ├── ReloadFailed        the code server did not answer or did not load; in runner/code_server.py
+├── NoPlatform          there is no embedded database where a command looks for one; in home.py
 ├── StartFailed         `platform up` did not become ready; in supervisor/child.py
 ├── AlreadyUp           `platform up` runs on this home already; in supervisor/home.py
 └── PortTaken           another program listens on a port; in supervisor/ports.py
 """
 
+_INSECURE = 2061
+_WHAT_TO_DO = {
+    # MySQL asks for the password itself when it is wrong, and also when the server was restarted since its last use.
+    _INSECURE: " The password is wrong, or the server has forgotten it since its restart: remove ssl_disabled from the"
+    " URL, or connect through ?unix_socket=PATH"
+}
+
 
 def one_line(error: BaseException) -> str:
     """One readable line of any error: the database driver's own words, never SQLAlchemy's statement and parameters."""
     cause = driver_error(error)
-    text = str(cause).strip()
-    return text.splitlines()[0] if text else type(cause).__name__
+    first, *others = str(cause).strip().splitlines() or [type(cause).__name__]
+    # A line that ends with a colon announces the reason, which is on the next one.
+    line = f"{first} {others[0].strip()}" if others and first.endswith(":") else first
+    return line + _WHAT_TO_DO.get(getattr(cause, "errno", 0), "")
 
 
 def driver_error(error: BaseException) -> BaseException:

@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Literal
@@ -18,6 +20,8 @@ from platform_defs.errors import SettingsError
 MEBIBYTE = 1024 * 1024
 # A hundred years. The time of now minus a longer period is outside the range of dates.
 MAX_DAYS = 36_500
+# set by `platform up` for the processes that it starts
+SUPERVISED = "PLATFORM_SUPERVISED"
 
 
 class Settings(BaseSettings):
@@ -227,6 +231,18 @@ class Settings(BaseSettings):
             if match := re.fullmatch(r"PLATFORM_SOURCE_(\w+)_URL", name):
                 found[match[1]] = value
         return found
+
+
+def unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
+    """The PLATFORM_* names that no setting has, each with the nearest that there is, if one is near."""
+    known = [name.upper() for name in Settings.model_fields]
+    own = re.compile(rf"PLATFORM_(SOURCE_\w+_URL|TEST_\w+|{'|'.join(known)})|{SUPERVISED}")
+    found: dict[str, str | None] = {}
+    for name in sorted(name for name in names if name.startswith("PLATFORM_") and not own.fullmatch(name)):
+        # without the prefix, which alone makes any two of them similar
+        near = get_close_matches(name.removeprefix("PLATFORM_"), known, n=1)
+        found[name] = f"PLATFORM_{near[0]}" if near else None
+    return found
 
 
 def normalize_database_url(value: str) -> str:

@@ -4,7 +4,9 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from platform_defs.connections import open_database
+from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.graph.open import open_graph
+from platform_defs.graph.port import Graph
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.create_database import ensure_database
@@ -12,18 +14,31 @@ from platform_defs.store.create_database import ensure_database
 
 @dataclass(frozen=True)
 class UpgradeReport:
-    """Whether the database was created, which migrations were applied, and the revision after them."""
+    """The database if it had to be created, which migrations were applied, and the revision after them."""
 
-    created: bool
+    created: str | None
     applied: list[str]
     revision: str | None
 
 
 def upgrade_stores(settings: Settings) -> UpgradeReport:
     """May be repeated, and may run in two processes at once: the second one waits and finds nothing to do."""
-    created = ensure_database(settings.database_url)
-    with open_database(settings, pool_size=2, any_schema=True) as engine:
+    url = settings.database_url
+    created = url.database if ensure_database(url) else None
+    with (
+        open_database(settings, pool_size=2, any_schema=True, create=True) as engine,
+        closing(open_graph(settings, engine)) as graph,
+    ):
+        if settings.graph_url != "embedded":
+            _require_graph(graph)
         applied = migrate.upgrade(engine)
-        with closing(open_graph(settings, engine)) as graph:
-            graph.ensure_schema()
+        graph.ensure_schema()
         return UpgradeReport(created, applied, migrate.current_revision(engine))
+
+
+def _require_graph(graph: Graph) -> None:
+    """Fails at once and before anything is migrated; the schema alone would be tried again for seconds."""
+    try:
+        graph.ping()
+    except GraphUnavailable as error:
+        raise GraphUnavailable(f"{error}; start it, or mend PLATFORM_GRAPH_URL") from error

@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from platform_defs.cli import COMMANDS
+from tests.conftest import dropped_databases, server_url
 
 PLATFORM = Path(sys.executable).with_name("platform")
 
@@ -26,6 +29,7 @@ def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
 
 
 def test_an_error_is_one_line_and_debug_shows_the_trace(tmp_path: Path) -> None:
+    (tmp_path / "platform.db").touch()
     done = run("keys", "list", home=tmp_path)
     assert done.returncode == 1
     assert done.stdout == ""
@@ -45,6 +49,88 @@ def test_an_unreachable_database_is_one_line(tmp_path: Path) -> None:
     done = run("db", "status", home=tmp_path, PLATFORM_DB_URL="mysql://nobody@127.0.0.1:1/platform")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("keys", "list"), ("db", "status"), ("ingest", "run", "a", "b"), ("selfcheck",)])
+def test_a_command_that_only_looks_creates_no_home_and_says_where_it_looked(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    home = tmp_path / "elsewhere"
+    done = run(*command, home=home)
+    assert done.returncode == 1
+    assert done.stderr == f"platform: no platform in {home}; set PLATFORM_HOME or run `platform up`\n"
+    file = tmp_path / "other.db"
+    done = run(*command, home=home, PLATFORM_DB_URL=f"sqlite:///{file}")
+    assert done.stderr.startswith(f"platform: database {file} does not exist: run `platform db upgrade`")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("db", "upgrade"), ("up", "--api-port", "8123", "--ui-port", "8124")])
+def test_a_home_that_cannot_be_written_is_one_line_that_names_the_variable(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    for home in (tmp_path / "file" / "home", Path("/proc/platform")):
+        done = run(*command, home=home)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+        assert done.stderr.startswith(f"platform: PLATFORM_HOME: {home} cannot be written (")
+        assert "set it to a folder that you may write to" in done.stderr
+
+
+def test_a_variable_that_is_no_setting_is_a_warning_with_the_nearest_one(tmp_path: Path) -> None:
+    done = run("db", "upgrade", home=tmp_path, PLATFORM_GRAPH_UR="bolt://x", PLATFORM_SOURCE_DW_URL="sqlite:///x")
+    assert done.returncode == 0
+    assert done.stderr == "platform: PLATFORM_GRAPH_UR is not a setting; did you mean PLATFORM_GRAPH_URL?\n"
+    done = run("db", "status", home=tmp_path, PLATFORM_7X7="1")
+    assert done.stderr == "platform: PLATFORM_7X7 is not a setting; the README lists all settings\n"
+
+
+def test_a_database_that_had_to_be_created_is_named(tmp_path: Path) -> None:
+    assert run("db", "upgrade", home=tmp_path).stdout.splitlines()[0] == f"created database {tmp_path}/platform.db"
+    assert "created" not in run("db", "upgrade", home=tmp_path).stdout
+
+
+@pytest.mark.needs("mysql")
+def test_a_database_that_had_to_be_created_on_a_server_is_named(tmp_path: Path) -> None:
+    name = f"platform_test_{uuid.uuid4().hex[:12]}"
+    url = server_url("mysql").set(database=name).render_as_string(hide_password=False)
+    try:
+        done = run("db", "upgrade", home=tmp_path, PLATFORM_DB_URL=url)
+        assert done.stdout.splitlines()[0] == f"created database {name}", done.stderr
+    finally:
+        dropped_databases("mysql", [name])
+
+
+@pytest.mark.parametrize("scheme", ["bolt", "neo4j"])
+def test_an_unreachable_graph_is_one_whole_line_and_nothing_is_migrated(tmp_path: Path, scheme: str) -> None:
+    done = run("db", "upgrade", home=tmp_path, PLATFORM_GRAPH_URL=f"{scheme}://127.0.0.1:1")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert done.stderr.startswith(f"platform: Neo4j at {scheme}://127.0.0.1:1 does not answer: ")
+    assert done.stderr.endswith("; start it, or mend PLATFORM_GRAPH_URL\n")
+    assert scheme == "neo4j" or "Connection refused" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.needs("mysql")
+def test_a_wrong_password_without_tls_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    server, name = server_url("mysql"), f"user_{uuid.uuid4().hex[:12]}"
+    engine = create_engine(server, connect_args={"collation": "utf8mb4_bin"}, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE USER {name} IDENTIFIED WITH caching_sha2_password BY 'right'"))
+        try:
+            without_tls = server.set(username=name, password="wrong", database="platform")
+            done = run("db", "upgrade", home=tmp_path, PLATFORM_DB_URL=without_tls.render_as_string(False))
+            assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+            assert f"the database server refuses {name}: " in done.stderr
+            assert "The password is wrong, or the server has forgotten it since its restart: remove ssl_disabled" in (
+                done.stderr
+            )
+            tls = without_tls.difference_update_query(["ssl_disabled"])
+            done = run("db", "upgrade", home=tmp_path, PLATFORM_DB_URL=tls.render_as_string(False))
+            assert f"refuses {name}: 1045 (28000): Access denied for user" in done.stderr
+        finally:
+            connection.execute(text(f"DROP USER {name}"))
+    engine.dispose()
 
 
 def test_from_nothing_to_a_key_and_a_selfcheck(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_a_job_fails_in_one_line_on_a_database_that_is_behind(
     defs: Definitions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    (tmp_path / "platform.db").touch()
     with DagsterInstance.ephemeral() as instance:
         result = defs.resolve_job_def("selfcheck").execute_in_process(instance=instance, raise_on_error=False)
         run = instance.get_run_by_id(result.run_id)

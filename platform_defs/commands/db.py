@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from platform_defs.connections import open_database
+from platform_defs.home import make_home
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.upgrade import upgrade_stores
@@ -22,7 +23,12 @@ def command() -> None:
 @as_json_option
 def upgrade(as_json: bool) -> None:
     """Apply the migrations that are missing and the graph's constraints; creates the database where that is allowed."""
-    report = upgrade_stores(Settings.load())
+    settings = Settings.load()
+    if not settings.db_url:
+        make_home(settings.home)
+    report = upgrade_stores(settings)
+    if report.created and not as_json:
+        click.echo(f"created database {report.created}")
     if as_json:
         click.echo(json.dumps(asdict(report)))
     elif report.applied:

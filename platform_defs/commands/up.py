@@ -52,12 +52,14 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         from platform_defs.supervisor.supervisor import Supervisor
         from platform_defs.upgrade import upgrade_stores
 
-        upgrade_stores(settings)
+        created = upgrade_stores(settings).created
+        if created:
+            click.echo(f"created database {created}")
         with open_database(settings, pool_size=1) as engine:
             key = ensure_demo_key(engine, settings.home)
             with_demo = not settings.db_url if demo is None else demo
             demo_port = prepare_demo_source(engine, settings.home) if with_demo else None
-        dagster_instance.prepare(settings)
+        dagster_instance.prepare(settings, on_created=lambda name: click.echo(f"created database {name}"))
         code_port = find_free_port(LOOPBACK)
         workspace = dagster_instance.write_workspace(settings, LOOPBACK, code_port)
 

@@ -1,4 +1,6 @@
-"""Creates a MySQL database that does not exist yet, or says in one line how an administrator can create it."""
+"""Creates a database that does not exist yet, or says in one line how an administrator can create it."""
+
+from pathlib import Path
 
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
@@ -11,11 +13,15 @@ from platform_defs.store.types import collation as default_collation
 
 # a server answers "access denied" (1044) or "unknown database" (1049), depending on the rights of the user
 _UNKNOWN_DATABASE = (1044, 1049)
+# access denied, host not allowed, and no secure connection for the password
+_REFUSED = (1045, 1130, 1698, 2061)
 
 
 def ensure_database(url: URL, *, collation: str | None = None) -> bool:
     """Creates the database unless it exists; True if it was created. By default its text is compared byte by byte."""
-    if url.get_backend_name() == "sqlite" or _exists(url):
+    if url.get_backend_name() == "sqlite":
+        return _make_folder(url)
+    if _exists(url):
         return False
     # the empty name, because URL.set takes None for "leave it as it is"
     server = create_engine(url.set(database=""), connect_args=_connect_arguments(), isolation_level="AUTOCOMMIT")
@@ -35,14 +41,26 @@ def ensure_database(url: URL, *, collation: str | None = None) -> bool:
     return True
 
 
+def _make_folder(url: URL) -> bool:
+    """SQLite creates the file itself, but not the folder; True if the file does not exist yet."""
+    if not url.database or url.database == ":memory:":
+        return False
+    path = Path(url.database)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return not path.exists()
+
+
 def _exists(url: URL) -> bool:
     engine = create_engine(url, connect_args=_connect_arguments())
     try:
         with engine.connect():
             return True
     except (DBAPIError, InterfaceError) as error:
-        if getattr(error.orig, "errno", None) in _UNKNOWN_DATABASE:
+        number = getattr(error.orig, "errno", None)
+        if number in _UNKNOWN_DATABASE:
             return False
+        if number in _REFUSED:
+            raise StoreError(f"the database server refuses {url.username or 'the user'}: {one_line(error)}") from error
         raise StoreUnavailable(f"the database server does not answer: {one_line(error)}") from error
     finally:
         engine.dispose()

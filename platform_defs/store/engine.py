@@ -6,7 +6,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -154,8 +153,6 @@ _dump_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_n
 
 
 def _open_sqlite(url: URL, pool_size: int, patience: Patience) -> Engine:
-    if url.database and url.database != ":memory:":
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
         url,
         connect_args={"timeout": patience.sqlite_busy, "check_same_thread": False},

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from platform_defs.errors import PlatformError
+from platform_defs.home import make_home
 
 LEFTOVERS_END_WITHIN_S = 10.0
 
@@ -24,7 +25,7 @@ def lock_home(home: Path) -> Iterator[int]:
 
     The guards keep the descriptor open, so that the lock stays until the last process of a killed supervisor has ended.
     """
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_home(home)
     path = home / "up.lock"
     descriptor = _lock(path, time.monotonic() + LEFTOVERS_END_WITHIN_S)
     try:

@@ -6,8 +6,9 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
+import platform_defs
 from platform_defs import dagster_instance
-from platform_defs.settings import Settings
+from platform_defs.settings import SUPERVISED, Settings
 from platform_defs.supervisor import probes
 from platform_defs.supervisor.child import ChildSpec
 from platform_defs.work.runners import STOP_GRACE_S
@@ -33,6 +34,7 @@ def child_environment(settings: Settings) -> dict[str, str]:
         "PLATFORM_UI_PORT": str(settings.ui_port),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
         "PYTHONUNBUFFERED": "1",
+        SUPERVISED: "1",
     }
 
 
@@ -49,7 +51,11 @@ def child_specs(
     platform = str(Path(sysconfig.get_path("scripts"), "platform"))
     python, at = (sys.executable, "-m"), (LOOPBACK, str(code_port))
     after_code_server = (*python, "platform_defs.supervisor.after_code_server", *at)
-    location = ("-m", dagster_instance.MODULE, "--location-name", dagster_instance.LOCATION)
+    # Dagster searches its working directory before all other folders.
+    location = (
+        *("-m", dagster_instance.MODULE, "-d", str(Path(platform_defs.__file__).parents[1])),
+        *("--location-name", dagster_instance.LOCATION),
+    )
     children = [
         ChildSpec(
             "code-server",

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from platform_defs.home import make_home
 from platform_defs.work.errors import HomeInUse
 
 SOCKET = "runner.sock"
@@ -28,7 +29,7 @@ def wake(home: Path) -> bool:
 @contextlib.contextmanager
 def open_listener(home: Path) -> Iterator[socket.socket]:
     """The runner's end of the socket. A home has at most one, and only the runner's own user may write to it."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_home(home)
     with _open_folder(home) as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         try:
             # A lock on the folder needs no file, and the kernel releases it however the process ends.

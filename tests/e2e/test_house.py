@@ -28,6 +28,12 @@ def test_the_ui_has_loaded_the_code_location_and_sees_a_healthy_daemon(platform:
     assert all(daemon["healthy"] for daemon in required), required
 
 
+def test_packages_in_the_working_directory_do_not_shadow_ours(platform: PlatformUp) -> None:
+    assert (platform.folder / "assets" / "__init__.py").exists()
+    assert "the assets of the working directory" not in platform.log
+    assert platform.launch("selfcheck")
+
+
 def test_a_selfcheck_launched_in_the_ui_shows_what_it_found(platform: PlatformUp) -> None:
     run = platform.until_status(platform.launch("selfcheck"), "SUCCESS", "FAILURE")
     assert run["status"] == "SUCCESS", run["eventConnection"]

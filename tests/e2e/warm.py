@@ -11,9 +11,17 @@ from tests.e2e.platform_up import PlatformUp
 from tests.waiting import until
 
 
+def folder_with_assets(below: Path) -> Path:
+    """A working directory with an `assets` package of its user's own, which no process may import instead of ours."""
+    package = below / "elsewhere" / "assets"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").write_text("raise RuntimeError('the assets of the working directory')\n")
+    return package.parent
+
+
 class Warm(PlatformUp):
     def __init__(self, home: Path, tree: Path, environment: dict[str, str] | None = None) -> None:
-        super().__init__(home, {"PYTHONPATH": str(tree), **(environment or {})}, tree)
+        super().__init__(home, {"PYTHONPATH": str(tree), **(environment or {})}, folder_with_assets(tree.parent))
         self.tree = tree
         self.engine: Engine = open_engine(self.environment.get("PLATFORM_DB_URL", f"sqlite:///{home}/platform.db"))
 
