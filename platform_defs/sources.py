@@ -74,7 +74,7 @@ class Sources:
     @contextmanager
     def read_transaction(self, name: str, timeout_s: float) -> Iterator[ReadTransaction]:
         """One read-only transaction, in which all queries together may take `timeout_s`."""
-        url = self._url(name)
+        url = self.url(name)
         deadline = _Deadline(timeout_s)
         open_source = _open_sqlite if url.get_backend_name() == "sqlite" else _open_mysql
         try:
@@ -82,9 +82,10 @@ class Sources:
                 yield transaction
         except (sqlite3.Error, mysql.connector.Error, DBAPIError) as error:
             deadline.check()
-            raise SourceError(_one_line(error, url)) from None
+            raise SourceError(error_text(error, url)) from None
 
-    def _url(self, name: str) -> URL:
+    def url(self, name: str) -> URL:
+        """Where the source is; raises SourceError if no variable names it."""
         if name == PLATFORM_SOURCE:
             return self.platform.url
         variable = f"PLATFORM_SOURCE_{name.upper()}_URL"
@@ -134,7 +135,7 @@ def _open_mysql(url: URL, deadline: _Deadline) -> Iterator[ReadTransaction]:
             yield ReadTransaction("mysql", lambda query: _execute_unbuffered(connection, query), deadline)
         finally:
             if connection.unread_result:
-                _kill_query(engine, connection.connection_id)
+                kill_query(engine, connection.connection_id)
             borrowed.invalidate()
     finally:
         engine.dispose()
@@ -161,14 +162,15 @@ def _execute_unbuffered(connection: Any, query: Query) -> Any:
     return cursor
 
 
-def _kill_query(engine: Engine, connection_id: int) -> None:
+def kill_query(engine: Engine, connection_id: int) -> None:
     """Ends the query, since closing a connection would read the rest of its result, however long that takes."""
     # a KILL that fails must not hide the error because of which the query is ended
     with suppress(DBAPIError), engine.connect() as other:
         other.exec_driver_sql(f"KILL QUERY {int(connection_id)}")
 
 
-def _one_line(error: BaseException, url: URL) -> str:
+def error_text(error: BaseException, url: URL) -> str:
+    """What the database said, in one line without the password of the source."""
     text = " ".join(str(driver_error(error)).split())
     if url.password:
         for secret in (str(url.password), quote(str(url.password), safe="")):

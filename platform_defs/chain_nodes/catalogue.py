@@ -3,15 +3,14 @@
 from sqlalchemy import Engine
 
 from platform_defs.chains.nodes.catalogue import node_types
-from platform_defs.chains.nodes.environment import NodeEnvironment, StartSubRun
+from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.port import NodeExecutor, NodeTypes
+from platform_defs.chains.runs.starting import start_sub_run
 from platform_defs.settings import Settings
 from platform_defs.work.wake import wake
 
 
-def all_node_types(
-    engine: Engine, settings: Settings | None = None, *, start_sub_run: StartSubRun | None = None
-) -> NodeTypes:
+def all_node_types(engine: Engine, settings: Settings | None = None) -> NodeTypes:
     """Built in, of other systems, and plug-ins. `NodeTypes.close` frees what they have opened."""
     settings = settings or Settings.load()
     environment = NodeEnvironment.from_settings(

@@ -10,12 +10,16 @@ from pydantic import BaseModel, ValidationError
 from platform_defs.chains.dag import Dag
 from platform_defs.chains.errors import ChainsError
 from platform_defs.chains.nodes.cfg import describe_errors, literal_fields_of
+from platform_defs.chains.nodes.chain_node import ChainExecutor
 from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.http_node import HttpExecutor
 from platform_defs.chains.nodes.port import ChecksCfg, NodeExecutor, NodeFailed, NodeTypes, SecretNames
 from platform_defs.chains.nodes.print_node import PrintExecutor
+from platform_defs.chains.nodes.python_node import PythonExecutor
 from platform_defs.chains.nodes.rendering import CfgTemplate, compile_cfg, reference_problems
 from platform_defs.chains.nodes.secrets import Path, path_text, secret_problems
+from platform_defs.chains.nodes.shell_node import ShellExecutor
+from platform_defs.chains.nodes.sql_node import SqlExecutor
 
 # Packages that bring node types name them here: an entry point leads to a class without arguments, or to an instance.
 PLUG_INS = "platform_defs.node_executors"
@@ -28,7 +32,14 @@ def node_types(
 
     A plug-in may not replace a built-in type: a chain would then do something else on a machine that lacks the package.
     """
-    built_in: list[NodeExecutor] = [PrintExecutor(), HttpExecutor(environment)]
+    built_in: list[NodeExecutor] = [
+        PrintExecutor(),
+        HttpExecutor(environment),
+        SqlExecutor(environment),
+        ShellExecutor(environment),
+        PythonExecutor(),
+        ChainExecutor(environment),
+    ]
     types: dict[str, NodeExecutor] = {executor.name: executor for executor in built_in} | dict(extra or {})
     for executor in _plug_ins():
         if executor.name in types:

@@ -2,29 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from platform_defs.chains.nodes.port import SecretNames
 from platform_defs.settings import Settings
 from platform_defs.webhooks.addresses import Network, Resolver, resolve_by_system
-
-
-class StartSubRun(Protocol):
-    """Starts a chain as a sub-run in the caller's transaction and returns its run id; chains/runs/starting.py."""
-
-    def __call__(
-        self,
-        connection: Connection,
-        chain_id_or_name: str,
-        *,
-        params: Mapping[str, Any],
-        actor: str,
-        parent_run_id: str,
-        parent_node_id: str,
-        depth: int,
-    ) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -36,7 +19,8 @@ class NodeEnvironment:
     secret_names: SecretNames = field(default_factory=SecretNames)
     source_urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     shell_is_allowed: bool = False
-    start_sub_run: StartSubRun | None = None
+    # starts a chain in the caller's transaction: chains/runs/starting.py, which cannot be imported from here
+    start_sub_run: Callable[..., str] | None = None
     # tells the runner that there is a new row of work
     wake: Callable[[], object] = lambda: None
     resolver: Resolver = resolve_by_system
@@ -47,7 +31,7 @@ class NodeEnvironment:
         engine: Engine,
         settings: Settings,
         *,
-        start_sub_run: StartSubRun | None = None,
+        start_sub_run: Callable[..., str] | None = None,
         wake: Callable[[], object] = lambda: None,
     ) -> "NodeEnvironment":
         return cls(

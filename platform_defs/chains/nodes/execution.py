@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, select
 
 from platform_defs.chains.nodes.catalogue import parse_cfg
 from platform_defs.chains.nodes.cfg import literal_fields_of
-from platform_defs.chains.nodes.checkpoints import read_checkpoint, save_checkpoint
+from platform_defs.chains.nodes.checkpoints import read_checkpoint, require_current_attempt, save_checkpoint
 from platform_defs.chains.nodes.port import (
     AttemptRequest,
     NodeContext,
@@ -86,6 +86,9 @@ def _execute(engine: Engine, types: NodeTypes, request: AttemptRequest, secrets:
         depth=request.depth,
         timeout_s=node.timeout_s,
         reveal=secrets.reveal,
+        require_current=lambda connection: require_current_attempt(
+            connection, request.run_id, node.id, request.attempt, request.drive_no
+        ),
     )
     outcome = executor.execute(context, cfg)
     kept = _bounded("checkpoint", outcome.checkpoint, secrets)

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel
+from sqlalchemy import Connection
 
 from platform_defs.chains.dag import Node
 
@@ -80,6 +81,8 @@ class NodeContext:
     timeout_s: float | None = None
     # The secret that a reference in the cfg stands for; what it returns is masked in logs, errors and artifacts.
     reveal: Callable[[str], str] = lambda text: text
+    # Raises NodeStopped in the caller's transaction if the node was completed or taken over: nothing may be written.
+    require_current: Callable[[Connection], None] = lambda connection: None
 
 
 @dataclass(frozen=True)
