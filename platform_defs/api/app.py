@@ -33,7 +33,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 
 
 class PlatformApi(FastAPI):
-    """FastAPI whose OpenAPI document says how to authenticate and that a validation error is 400."""
+    """FastAPI whose OpenAPI document has the ways to authenticate, 400 for validation errors, and our own schemas."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -43,8 +43,11 @@ class PlatformApi(FastAPI):
                 for operation in operations.values():
                     if operation["responses"].pop("422", None):
                         operation["responses"]["400"] = {"description": "Names the field and what was expected"}
+            schemas = schema["components"].setdefault("schemas", {})
             for name in ("HTTPValidationError", "ValidationError"):
-                schema["components"].get("schemas", {}).pop(name, None)
+                schemas.pop(name, None)
+            for system in SYSTEMS:
+                schemas |= system.schemas(self.state.context)
         return self.openapi_schema or {}
 
 
@@ -70,6 +73,7 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
         Authenticator(engine, load_gateway(settings)) if settings.auth == "keys" else None
     )
     context = ApiContext(settings, engine, graph, app.state.metrics.registry)
+    app.state.context = context
     _open_services(app, context, drain)
     checks = {name: check for system in SYSTEMS for name, check in system.checks(context).items()}
     app.state.readiness = health.Readiness(engine, graph, checks)

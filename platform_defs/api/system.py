@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry
@@ -43,6 +44,10 @@ def no_checks(context: ApiContext) -> Mapping[str, Callable[[], str]]:
     return {}
 
 
+def no_schemas(context: ApiContext) -> Mapping[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True)
 class ApiSystem:
     """One system's registration, which its folder exports as `SYSTEM` and `api/systems.py` lists.
@@ -59,3 +64,4 @@ class ApiSystem:
     open_service: Callable[[ApiContext], Service] | None = None
     collectors: Callable[[ApiContext], Sequence[NamedCollector]] = no_collectors
     checks: Callable[[ApiContext], Mapping[str, Callable[[], str]]] = no_checks
+    schemas: Callable[[ApiContext], Mapping[str, Any]] = no_schemas
