@@ -14,6 +14,7 @@ from platform_defs.errors import PlatformError, one_line
 
 # Name -> (module, help). The help stands here so that `platform --help` need not import any of the modules.
 COMMANDS = {
+    "chains": ("platform_defs.commands.chains", "Load, list and start chains; stop and repair their runs."),
     "db": ("platform_defs.commands.db", "Migrate the database and see where it stands."),
     "ingest": ("platform_defs.commands.ingest", "Harvest, backfill and update sources; see and repair what is open."),
     "keys": ("platform_defs.commands.keys", "Issue, list and revoke API keys."),

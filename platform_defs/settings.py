@@ -116,6 +116,9 @@ class Settings(BaseSettings):
         le=MAX_DAYS,
         description="Days that ended tasks, finished deliveries and finished work are kept; 0 means for ever",
     )
+    chain_retention_days: int = Field(
+        90, ge=0, le=MAX_DAYS, description="Days that ended runs of chains and their audit are kept; 0 means for ever"
+    )
     model_timeout_s: float = Field(600.0, gt=0, le=86_400, description="Seconds that the query of a model may take")
     chain_env: str = Field(
         "CHAIN_*",

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Row, or_, select
 from platform_defs.chains.errors import Unknown
 from platform_defs.chains.nodes.port import NodeTypes
 from platform_defs.chains.request_keys import RequestKey
-from platform_defs.chains.stored_definitions import Page, StoredDefinitions
+from platform_defs.chains.stored_definitions import Page, Saved, StoredDefinitions
 from platform_defs.chains.validation import read_dag
 from platform_defs.store.tables.chains import job_chain_definition
 
@@ -65,6 +65,12 @@ def update_chain(
     get_chain(engine, chain_id)
     values = {"name": name, "description": description, "dag_json": read_dag(dag_json, types)}
     return Chain.from_row(_CHAINS.update(engine, chain_id, values, version=version, actor=actor))
+
+
+def save_chain(connection: Connection, values: Mapping[str, Any], *, actor: str) -> tuple[Chain, Saved]:
+    """Creates or changes the chain of this name. The values are checked columns, with `enabled`."""
+    row, saved = _CHAINS.save_by_name(connection, str(uuid.uuid4()), values, actor=actor)
+    return Chain.from_row(row), saved
 
 
 def set_chain_enabled(engine: Engine, chain_id: str, enabled: bool, *, actor: str) -> Chain:

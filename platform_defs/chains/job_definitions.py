@@ -12,7 +12,7 @@ from platform_defs.chains.errors import InvalidChain
 from platform_defs.chains.json_values import json_problem, read_json_text
 from platform_defs.chains.nodes.port import NodeTypes
 from platform_defs.chains.request_keys import RequestKey
-from platform_defs.chains.stored_definitions import Page, StoredDefinitions
+from platform_defs.chains.stored_definitions import Page, Saved, StoredDefinitions
 from platform_defs.chains.validation import action_problems
 from platform_defs.store.chunks import chunks
 from platform_defs.store.tables.chains import job_definition
@@ -51,7 +51,7 @@ def create_job(
     request_key: RequestKey | None = None,
 ) -> Job:
     """A new job; with the request key of an earlier call the job that it made."""
-    config = _read_config(types, type_name, config_json)
+    config = read_config(types, type_name, config_json)
     values = {"name": name, "description": description, "type": type_name, "config_json": config, "enabled": enabled}
     return Job.from_row(_JOBS.create(engine, str(uuid.uuid4()), values, actor=actor, request_key=request_key))
 
@@ -70,9 +70,15 @@ def update_job(
 ) -> Job:
     """Changes the job if it still has this version. Runs that have begun keep what they resolved at their start."""
     get_job(engine, job_id)
-    config = _read_config(types, type_name, config_json)
+    config = read_config(types, type_name, config_json)
     values = {"name": name, "description": description, "type": type_name, "config_json": config}
     return Job.from_row(_JOBS.update(engine, job_id, values, version=version, actor=actor))
+
+
+def save_job(connection: Connection, values: Mapping[str, Any], *, actor: str) -> tuple[Job, Saved]:
+    """Creates or changes the job of this name. The values are checked columns, with `enabled`."""
+    row, saved = _JOBS.save_by_name(connection, str(uuid.uuid4()), values, actor=actor)
+    return Job.from_row(row), saved
 
 
 def set_job_enabled(engine: Engine, job_id: str, enabled: bool, *, actor: str) -> Job:
@@ -102,7 +108,7 @@ def page_of_jobs(
     return _JOBS.page(engine, page=page, size=size, keyword=keyword, enabled=enabled)
 
 
-def _read_config(types: NodeTypes, type_name: str, given: Any) -> dict[str, Any]:
+def read_config(types: NodeTypes, type_name: str, given: Any) -> dict[str, Any]:
     """The checked configJson, given as an object or as the text of one; raises InvalidChain with every problem."""
     if isinstance(given, str):
         try:

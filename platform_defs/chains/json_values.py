@@ -10,6 +10,7 @@ MAX_BYTES = MEBIBYTE
 # MySQL keeps JSON of at most 100 levels; a value of a node is a few levels inside of a larger one.
 MAX_DEPTH = 90
 # MySQL turns larger whole numbers into floating-point ones without a word.
+_JSON_TYPES = (str, bool, int, float, type(None), dict, list, tuple)
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
 
@@ -35,6 +36,10 @@ def json_problem(value: Any, *, max_bytes: int | None = MAX_BYTES) -> str | None
     for depth, part in _parts(value):
         if depth > MAX_DEPTH:
             return f"expected JSON nested at most {MAX_DEPTH} levels deep"
+        if not isinstance(part, _JSON_TYPES) or (
+            isinstance(part, dict) and not all(isinstance(key, str) for key in part)
+        ):
+            return f"expected JSON, got a value of the type {type(part).__name__} or a key that is no text"
         if isinstance(part, str) and not _is_storable_text(part):
             return "expected text in Unicode, got half of a surrogate pair (\\ud800 to \\udfff)"
         if isinstance(part, float) and not math.isfinite(part):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -14,6 +14,7 @@ from platform_defs.store.engine import read, transact
 from platform_defs.work.definition_versions import bump
 
 VERSION_COUNTER = "chains"
+Saved = Literal["new", "updated", "unchanged"]
 MAX_NAME = 128
 
 
@@ -94,16 +95,18 @@ class StoredDefinitions:
         def work(connection: Connection) -> Row[Any]:
             chosen = object_id if request_key is None else claim_key(connection, request_key, object_id)
             present = connection.execute(select(self.table).where(self.id_column == chosen)).one_or_none()
-            if present is not None:  # the same key again, or our own transaction whose answer was lost
-                return present
-            self._raise_counter(connection, enabled=values["enabled"])
-            self._refuse_taken_name(connection, values["name"], chosen)
-            connection.execute(insert(self.table).values({self.id_column.name: chosen, **values}))
-            row = self.find(connection, chosen)
-            self._audit(connection, actor, "create", None, row)
-            return row
+            # present: the same key again, or our own transaction whose answer was lost
+            return self.write_new(connection, chosen, values, actor=actor) if present is None else present
 
         return self._write(engine, work, values["name"])
+
+    def write_new(self, connection: Connection, object_id: str, values: Mapping[str, Any], *, actor: str) -> Row[Any]:
+        self._raise_counter(connection, enabled=values["enabled"])
+        self._refuse_taken_name(connection, values["name"], object_id)
+        connection.execute(insert(self.table).values({self.id_column.name: object_id, **values}))
+        row = self.find(connection, object_id)
+        self._audit(connection, actor, "create", None, row)
+        return row
 
     def update(
         self, engine: Engine, object_id: str, values: Mapping[str, Any], *, version: int, actor: str
@@ -116,19 +119,37 @@ class StoredDefinitions:
             tries += 1
             before = self.find(connection, object_id, for_update=True)
             if before.version != version:
-                same = all(getattr(before, name) == value for name, value in values.items())
-                if tries > 1 and before.version == version + 1 and same:
+                if tries > 1 and before.version == version + 1 and _has(before, values):
                     return before  # our own transaction, whose answer was lost
                 raise Conflict(f"{self.noun} version conflict or not found", code="VERSION_CONFLICT")
-            self._raise_counter(connection, enabled=before.enabled)
-            self._refuse_taken_name(connection, values["name"], object_id)
-            changed = update(self.table).where(self.id_column == object_id, self.table.c.version == version)
-            connection.execute(changed.values({**values, "version": version + 1}))
-            row = self.find(connection, object_id)
-            self._audit(connection, actor, "update", before, row)
-            return row
+            return self.write_change(connection, before, values, actor=actor)
 
         return self._write(engine, work, values["name"])
+
+    def write_change(
+        self, connection: Connection, before: Row[Any], values: Mapping[str, Any], *, actor: str
+    ) -> Row[Any]:
+        """Changes a row that the caller has locked."""
+        object_id = before._mapping[self.id_column]
+        self._raise_counter(connection, enabled=before.enabled or values.get("enabled", False))
+        self._refuse_taken_name(connection, values["name"], object_id)
+        changed = update(self.table).where(self.id_column == object_id, self.table.c.version == before.version)
+        connection.execute(changed.values({**values, "version": before.version + 1}))
+        row = self.find(connection, object_id)
+        self._audit(connection, actor, "update", before, row)
+        return row
+
+    def save_by_name(
+        self, connection: Connection, new_id: str, values: Mapping[str, Any], *, actor: str
+    ) -> tuple[Row[Any], Saved]:
+        """Creates the row, or changes the one with this name; one that is as given already stays as it is."""
+        query = select(self.table).where(self.table.c.name == values["name"]).with_for_update()
+        before = connection.execute(query).one_or_none()
+        if before is None:
+            return self.write_new(connection, new_id, values, actor=actor), "new"
+        if _has(before, values):
+            return before, "unchanged"
+        return self.write_change(connection, before, values, actor=actor), "updated"
 
     def set_enabled(self, engine: Engine, object_id: str, enabled: bool, *, actor: str) -> Row[Any]:
         """The row afterwards. Its version stays; setting what is set already changes nothing."""
@@ -178,3 +199,7 @@ class StoredDefinitions:
 def _audited(row: Row[Any]) -> dict[str, Any]:
     left_out = ("created_at", "updated_at")
     return {name: value for name, value in row._mapping.items() if name not in left_out}
+
+
+def _has(row: Row[Any], values: Mapping[str, Any]) -> bool:
+    return all(row._mapping[name] == value for name, value in values.items())

@@ -1,0 +1,218 @@
+"""`platform chains`: load and list chains, start and stop runs, retry and complete their nodes."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from sqlalchemy import Connection, Engine
+
+from platform_defs.chains import definitions as chains
+from platform_defs.chains.definition_file import load_file
+from platform_defs.chains.definitions import Chain
+from platform_defs.chains.json_values import read_json_text
+from platform_defs.chains.nodes.port import NodeTypes
+from platform_defs.chains.runs import operations, queries, starting
+from platform_defs.chains.states import RunStatus
+from platform_defs.connections import open_database
+from platform_defs.settings import Settings
+from platform_defs.store.engine import read
+from platform_defs.work.wake import wake
+from platform_defs.yaml_lines import YamlFileError
+
+# Who did it, in the audit and on nodes: the commands have no key.
+OPERATOR = "operator"
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+_chain = click.argument("chain", metavar="ID_OR_NAME")
+_run = click.argument("run_id", metavar="RUN_ID")
+_node = click.argument("node_id", metavar="NODE_ID")
+_reason = click.option("--reason", help="Kept with what was done.")
+_artifact = click.option("--artifact", metavar="JSON", help="The node's artifact, as JSON.")
+
+
+@click.group("chains")
+def command() -> None:
+    """Load, list and start chains; stop and repair their runs."""
+
+
+@command.command("load")
+@click.argument("file", type=click.Path(path_type=Path))
+def load(file: Path) -> None:
+    """Load the chains and jobs of FILE (YAML or JSON; docs/chains.md). A file with a problem is refused as a whole."""
+    content = file.read_bytes()
+    try:
+        with open_database() as engine, _open_types(engine) as types:
+            summary = load_file(engine, types, content, str(file), actor=OPERATOR)
+    except YamlFileError as error:
+        for problem in error.problems:
+            click.echo(problem, err=True)
+        raise click.exceptions.Exit(1) from None
+    for line in summary.saved:
+        click.echo(line)
+
+
+@command.command("list")
+@click.option("--keyword", help="Part of the name or of the description.")
+@click.option("--enabled/--disabled", "enabled", default=None, help="Only those.")
+@_as_json
+def list_(keyword: str | None, enabled: bool | None, as_json: bool) -> None:
+    """List chains, the newest first: id, name, description, enabled, version, when it was created and changed."""
+    with open_database() as engine:
+        number, shown = 1, 0
+        while True:
+            page = chains.page_of_chains(engine, page=number, size=200, keyword=keyword, enabled=enabled)
+            for row in page.rows:
+                _print(dict(row._mapping), as_json)
+            number, shown = number + 1, shown + len(page.rows)
+            if shown >= page.total or not page.rows:
+                return
+
+
+@command.command("show")
+@_chain
+def show(chain: str) -> None:
+    """Show a chain with its DAG, as JSON."""
+    with open_database() as engine:
+        found = _find(engine, chain)
+    click.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2, default=str))
+
+
+@command.command("enable")
+@_chain
+def enable(chain: str) -> None:
+    """Let a chain be started, and its triggers start it."""
+    _set_enabled(chain, True)
+
+
+@command.command("disable")
+@_chain
+def disable(chain: str) -> None:
+    """Let a chain no longer be started. Runs that have begun go on."""
+    _set_enabled(chain, False)
+
+
+@command.command("start")
+@_chain
+@click.option("--params", metavar="JSON", help="An object; `${params.x}` in the cfg of nodes.")
+def start(chain: str, params: str | None) -> None:
+    """Start a run; prints its id."""
+    given = None if params is None else _parse_json("--params", params)
+    with open_database() as engine:
+        chain_id = _find(engine, chain).chain_id
+        started = starting.start_chain(engine, chain_id, params=given, actor=OPERATOR, trigger="command")
+    _wake()
+    click.echo(started.run_id)
+
+
+@command.command("runs")
+@click.option("--chain", help="Only runs of this chain: its id or name.")
+@click.option("--status", type=click.Choice([status.lower() for status in RunStatus]), help="Only those.")
+@click.option("--limit", type=click.IntRange(1, queries.MAX_PAGE), default=queries.PAGE, show_default=True)
+@_as_json
+def runs(chain: str | None, status: str | None, limit: int, as_json: bool) -> None:
+    """List runs, the newest first: id, chain, name, status, who started it and how, when; --json has everything."""
+    shown = ("run_id", "chain_id", "job_name", "status", "actor", "trigger_text", "created_at", "ended_at", "error")
+    with open_database() as engine:
+        chain_id = None if chain is None else _find(engine, chain).chain_id
+        found = queries.list_runs(engine, chain_id=chain_id, status=status and status.upper(), limit=limit)
+    for row in found:
+        _print({name: row._mapping[name] for name in (row._mapping if as_json else shown)}, as_json)
+
+
+@command.command("nodes")
+@_run
+@_as_json
+def nodes(run_id: str, as_json: bool) -> None:
+    """List the nodes of a run: id, status, attempt, times, last error; --json has artifacts and what people did."""
+    shown = ("node_id", "status", "attempt", "started_at", "ended_at", "last_error")
+    with open_database() as engine:
+        found = queries.list_nodes(engine, run_id)
+    for row in found:
+        _print({name: row._mapping[name] for name in (row._mapping if as_json else shown)}, as_json)
+
+
+@command.command("stop")
+@_run
+@_reason
+def stop(run_id: str, reason: str | None) -> None:
+    """Stop a run, and the runs that its nodes started."""
+    with open_database() as engine:
+        status = operations.stop_run(engine, run_id, actor=OPERATOR, reason=reason)
+    _wake()
+    click.echo(f"run {run_id} is {status}")
+
+
+@command.command("retry")
+@_run
+@_node
+@_reason
+@click.option("--clear-checkpoint", is_flag=True, help="The new attempt begins without the node's checkpoint.")
+def retry(run_id: str, node_id: str, reason: str | None, clear_checkpoint: bool) -> None:
+    """Retry a FAILED or STOPPED node, and go on below it."""
+    with open_database() as engine:
+        state = operations.retry_node(
+            engine, run_id, node_id, actor=OPERATOR, reason=reason, clear_checkpoint=clear_checkpoint
+        )
+    _wake()
+    click.echo(f"node {node_id} is {state.status}, attempt {state.attempt}")
+
+
+@command.command("complete")
+@_run
+@_node
+@_reason
+@_artifact
+def complete(run_id: str, node_id: str, reason: str | None, artifact: str | None) -> None:
+    """Complete a node by hand, and go on below it."""
+    value = None if artifact is None else _parse_json("--artifact", artifact)
+    with open_database() as engine:
+        state = operations.complete_node(engine, run_id, node_id, actor=OPERATOR, reason=reason, artifact=value)
+    _wake()
+    click.echo(f"node {node_id} is {state.status}" + ("" if state.changed else " already"))
+
+
+def _find(engine: Engine, chain: str) -> Chain:
+    def look(connection: Connection) -> Chain:
+        return chains.find_by_id_or_name(connection, chain)
+
+    return read(engine, look)
+
+
+def _set_enabled(chain: str, enabled: bool) -> None:
+    with open_database() as engine:
+        found = chains.set_chain_enabled(engine, _find(engine, chain).chain_id, enabled, actor=OPERATOR)
+    click.echo(f"{found.name} is {'enabled' if enabled else 'disabled'}")
+
+
+@contextmanager
+def _open_types(engine: Engine) -> Iterator[NodeTypes]:
+    # imported here: only loading checks chains, and the HTTP client is slow to import
+    from platform_defs.chain_nodes.catalogue import all_node_types
+
+    types = all_node_types(engine, Settings.load())
+    try:
+        yield types
+    finally:
+        types.close()
+
+
+def _parse_json(option: str, text: str) -> Any:
+    try:
+        return read_json_text(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from None
+
+
+def _wake() -> None:
+    wake(Settings.load().home)
+
+
+def _print(fields: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(dict(fields), ensure_ascii=False, default=str))
+    else:
+        click.echo("\t".join("-" if value is None else " ".join(str(value).split()) for value in fields.values()))
