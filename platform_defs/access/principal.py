@@ -11,6 +11,7 @@ from platform_defs.access.tenants import DEMO_TENANT, Tenant
 SCOPES = {
     "lineage:write": "post OpenLineage events",
     "arrivals:write": "report table arrivals",
+    "arrivals:read": "read executions, batches and values of KPIs",
     "webhooks:write": "manage webhook subscriptions",
     "ingest:write": "ask for harvested records to be fetched again",
     "chain:read": "read chain definitions",

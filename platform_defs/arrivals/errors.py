@@ -2,7 +2,9 @@
 
 ArrivalsError
 ├── InvalidArrival      400: a field of the request is wrong; `field` names it
-├── UnknownModel        no model has this id
+├── InvalidQuery        400: a parameter of a request for results is wrong; `field` names it
+├── UnknownModel        404: no model has this id
+├── UnknownTask         404: no task has this id, or not any more
 ├── AlreadyRunning      the batch is being executed; the message is the seed's and goes over the wire
 ├── Contended           two processes queued the same batch at the same moment; the later one tries again
 ├── TakenOver           the recovery took this process for dead and closed its execution: nothing it does may count
@@ -31,7 +33,17 @@ class InvalidArrival(ArrivalsError):
         self.field = field
 
 
+class InvalidQuery(ArrivalsError):
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+
+
 class UnknownModel(ArrivalsError):
+    pass
+
+
+class UnknownTask(ArrivalsError):
     pass
 
 

@@ -8,6 +8,7 @@ import click
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Model
+from platform_defs.commands import model_results
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
@@ -18,7 +19,11 @@ _RELOADS = "the code location reloads, so that the UI shows it"
 
 @click.group("models")
 def command() -> None:
-    """Load, publish and list models and their KPIs."""
+    """Load, publish and list models and their KPIs, and read what they computed."""
+
+
+for _command in model_results.COMMANDS:
+    command.add_command(_command)
 
 
 @command.command("load")

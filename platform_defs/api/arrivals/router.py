@@ -31,6 +31,10 @@ _MODEL = {
             "description": "SKIPPED: it was being executed already, and runs once more for this arrival. "
             "RUNNING: it outlasted `wait`.",
         },
+        "taskId": {
+            "type": "integer",
+            "description": "With RUNNING: GET /api/open/kpi/tasks/{taskId} says how it ended",
+        },
         "computeCount": {"type": "integer", "description": "Rows of the model's query; with SUCCESS"},
         "storageCount": {"type": "integer", "description": "Values that were stored; with SUCCESS"},
         "message": {"type": "string", "description": f"With FAILED the error, with SKIPPED `{IN_PROGRESS}`"},
@@ -118,7 +122,9 @@ def _answer(outcome: ArrivalOutcome, ended: dict[int, Task], op_time: str) -> di
     for model_id, task_id in outcome.queued.items():
         task = ended.get(task_id)
         triggered.append(
-            {"modelId": model_id, "opTime": op_time, "status": "RUNNING"} if task is None else _triggered_model(task)
+            {"modelId": model_id, "opTime": op_time, "status": "RUNNING", "taskId": task_id}
+            if task is None
+            else _triggered_model(task)
         )
     triggered += [
         {"modelId": model_id, "opTime": op_time, "status": "SKIPPED", "message": IN_PROGRESS}

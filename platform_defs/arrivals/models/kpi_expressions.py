@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+from platform_defs.arrivals.models.kpi_arithmetic import ALLOWED, find_unsupported
 
 KPI_ID = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
@@ -25,19 +29,43 @@ class InvalidExpression(ValueError):
     """An expression is refused; the message is one line."""
 
 
+@dataclass(frozen=True)
+class ParsedExpression:
+    """An expression whose columns are safe names of KPIs: names that a SQL parser reads as one."""
+
+    tree: exp.Expression
+    # KPI id -> its safe name, in order of appearance
+    safe_names: Mapping[str, str]
+
+
 def referenced_kpis(expression: str, known: Collection[str]) -> tuple[str, ...]:
-    """The ids of the KPIs in an expression, in order of appearance. Raises InvalidExpression for an unknown id.
+    """The ids of the KPIs in an expression, in order of appearance. Raises InvalidExpression for an unknown id."""
+    return tuple(parse_expression(expression, known).safe_names)
+
+
+def parse_expression(expression: str, known: Collection[str]) -> ParsedExpression:
+    """Raises InvalidExpression unless the text is arithmetic over known KPIs that can be computed.
 
     At every position the longest known id is taken, so that a hyphen inside a known id is not read as a minus.
     """
-    safe: dict[str, str] = {}  # KPI id -> an identifier that a SQL parser reads as one name
+    safe: dict[str, str] = {}
     text = "".join(_substitute_kpi_ids(expression, known, safe))
     if _COMMENT.search(text):
         raise InvalidExpression("expected an expression without comments")
-    _check_syntax(text, set(safe.values()))
+    tree = _parse(text, set(safe.values()))
     if not safe:
         raise InvalidExpression("names no KPI")
-    return tuple(safe)
+    if (unsupported := find_unsupported(tree)) is not None:
+        for kpi_id, name in safe.items():
+            unsupported = re.sub(rf"\b{name}\b", kpi_id, unsupported)
+        raise InvalidExpression(f"expected only {ALLOWED}, got {unsupported}")
+    return ParsedExpression(tree, safe)
+
+
+@lru_cache(maxsize=4096)
+def parse_stored_expression(expression: str, depends_on: tuple[str, ...]) -> ParsedExpression:
+    """The expression of a stored KPI, read as it was when it was loaded: with the KPIs that it then named."""
+    return parse_expression(expression, depends_on)
 
 
 def find_cycles(depends_on: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
@@ -89,7 +117,7 @@ def _longest_known_id(run: str, known: Collection[str], called: bool) -> str | N
     return None
 
 
-def _check_syntax(text: str, names: set[str]) -> None:
+def _parse(text: str, names: set[str]) -> exp.Expression:
     wrong = InvalidExpression("expected arithmetic over KPIs, such as KD1001 / KD1002")
     try:
         statements = sqlglot.parse(f"SELECT {text}", read="mysql")
@@ -100,8 +128,9 @@ def _check_syntax(text: str, names: set[str]) -> None:
         raise wrong
     if any(part for name, part in statement.args.items() if name != "expressions"):
         raise wrong
-    value = statement.expressions[0]
+    value: exp.Expression = statement.expressions[0]
     if isinstance(value, exp.Alias) or value.find(exp.Star, exp.Query, exp.Placeholder, exp.Parameter):
         raise wrong
     if any(column.sql("mysql") not in names for column in value.find_all(exp.Column)):
         raise wrong
+    return value

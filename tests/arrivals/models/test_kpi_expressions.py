@@ -23,9 +23,7 @@ def test_the_longest_known_id_wins_over_a_minus() -> None:
 
 def test_functions_and_words_are_no_kpis() -> None:
     known = {"A", "B", "ROUND"}
-    expression = (
-        "ROUND(100.0 * A / NULLIF(COALESCE(B, 1e3), 0), 2) + CASE WHEN A > B THEN 1 ELSE CAST(B AS DECIMAL(9, 2)) END"
-    )
+    expression = "ROUND(100.0 * A / NULLIF(COALESCE(B, 1e3), 0), 2) + CASE WHEN A > B THEN 1 ELSE ABS(B) END"
     assert referenced_kpis(expression, known) == ("A", "B")
 
 
@@ -46,6 +44,11 @@ def test_functions_and_words_are_no_kpis() -> None:
         ("COUNT(*) + A", "expected arithmetic"),
         ("A /* B */ * 2", "without comments"),
         ("1 + 1", "names no KPI"),
+        ("SQRT(A) + B", "expected only arithmetic, comparisons, CASE, COALESCE, NULLIF, ROUND and ABS, got SQRT(A)"),
+        ("B * CAST(A AS DECIMAL(9, 2))", "got CAST(A AS DECIMAL(9, 2))"),
+        ("IF(A > B, 1, 2)", "got IF"),
+        ("A = 'x'", "got 'x'"),
+        ("A LIKE B", "got A LIKE B"),
     ],
 )
 def test_what_is_no_arithmetic_over_known_kpis_is_refused(expression: str, expected: str) -> None:
