@@ -2,6 +2,8 @@
 
 from sqlalchemy import Engine
 
+from platform_defs.chain_nodes.arrival import ArrivalExecutor, WaitForArrivalExecutor
+from platform_defs.chain_nodes.harvest import HarvestExecutor
 from platform_defs.chains.nodes.catalogue import node_types
 from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.port import NodeExecutor, NodeTypes
@@ -16,5 +18,9 @@ def all_node_types(engine: Engine, settings: Settings | None = None) -> NodeType
     environment = NodeEnvironment.from_settings(
         engine, settings, start_sub_run=start_sub_run, wake=lambda: wake(settings.home)
     )
-    extra: dict[str, NodeExecutor] = {}
-    return node_types(extra, environment=environment)
+    of_systems: list[NodeExecutor] = [
+        HarvestExecutor(engine),
+        ArrivalExecutor(engine, environment.wake),
+        WaitForArrivalExecutor(engine),
+    ]
+    return node_types({executor.name: executor for executor in of_systems}, environment=environment)

@@ -5,14 +5,14 @@ import signal as signals
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 from sqlalchemy import Engine
 
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
-from platform_defs.ingest.errors import PlanError, SpecError
+from platform_defs.ingest.errors import SpecError
 from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint
 from platform_defs.ingest.execution.executor import Executor, utc_now
 from platform_defs.ingest.ledger.queue import count_tasks
@@ -25,7 +25,8 @@ from platform_defs.ingest.materialisation import (
 )
 from platform_defs.ingest.planning.schedule import TriggerContext
 from platform_defs.ingest.planning.signals import add_signals
-from platform_defs.ingest.planning.windows import Window, WindowGrid, due_windows
+from platform_defs.ingest.planning.wanted_windows import parse_instant, wanted_windows
+from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import Spec
 
 OPERATIONS = click.Choice([operation.lower() for operation in Operation])
@@ -39,24 +40,10 @@ def command() -> None:
 @contextmanager
 def _open_environment(threads: int) -> Iterator[IngestEnvironment]:
     # imported here: `platform ingest --help` needs no HTTP client
-    from platform_defs.http_door.door import Door
-    from platform_defs.ingest.spec.compiler import compile_spec
-    from platform_defs.ingest.transport.http_source import HttpSource
-    from platform_defs.rate_gate.gate import RateGate
-    from platform_defs.rate_gate.table import open_gate_engine
-    from platform_defs.settings import Settings
+    from platform_defs.ingest.opening import open_environment
 
-    gate_engine = open_gate_engine(Settings.load().database_url)
-    try:
-        with open_database() as engine, Door(RateGate(gate_engine)) as door:
-            yield IngestEnvironment(
-                engine,
-                compile=lambda code, endpoint, op: compile_spec(engine, code, endpoint, op, now=utc_now()),
-                open_source=lambda spec: HttpSource(spec, door, engine),
-                threads=threads,
-            )
-    finally:
-        gate_engine.dispose()
+    with open_database() as engine, open_environment(engine, threads) as environment:
+        yield environment
 
 
 @command.command("run")
@@ -233,20 +220,9 @@ def _fetch(
 def _wanted_windows(engine: Engine, spec: Spec, start: str | None, end: str | None, now: datetime) -> list[Window]:
     from platform_defs.ingest.cursors.operations import read_watermark
 
-    grid, stable = WindowGrid.of(spec.window), now - spec.window.safety_lag
-    if start is None and end is None and spec.operation is Operation.HARVEST:
-        return due_windows(spec.window, read_watermark(engine, spec), now)
-    first = grid.start if start is None else _instant(start, "--from")
-    until = stable if end is None else _instant(end, "--to")
-    return [window for window in grid.windows_touching(first, until) if end is not None or window.end <= stable]
-
-
-def _instant(text: str, option: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise PlanError(f"{option}: expected a time such as 2026-11-16 or 2026-11-16T05:00Z, got {text!r}") from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    first = None if start is None else parse_instant(start, "--from")
+    until = None if end is None else parse_instant(end, "--to")
+    return wanted_windows(spec, read_watermark(engine, spec), first, until, now)
 
 
 def _show(result: PartitionResult, as_json: bool, number: int, total: int) -> None:

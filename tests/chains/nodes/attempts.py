@@ -1,6 +1,6 @@
 """Attempts of single nodes: a run with its nodes is written, and `perform` is called as a drive does."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -28,6 +28,7 @@ class Bench:
     lines: list[str] = field(default_factory=list)
     stop: StopSignal = field(default_factory=StopSignal)
     attempt: int = 1
+    log: Callable[[str], None] | None = None
 
     def begin(self, above: Mapping[str, Any] | None = None, depth: int = 0) -> None:
         def write(connection: Connection) -> None:
@@ -68,7 +69,7 @@ class Bench:
             params=params or {},
             depth=depth,
             stop=self.stop,
-            log=self.lines.append,
+            log=self.log or self.lines.append,
         )
         outcome = perform(self.engine, self.types, request)
         if outcome.checkpoint is not None:

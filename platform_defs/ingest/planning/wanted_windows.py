@@ -1,0 +1,28 @@
+"""Which windows somebody asks for who gives a time to begin with and a time to end with, both or neither."""
+
+from datetime import UTC, datetime
+
+from platform_defs.ingest.codes import Operation
+from platform_defs.ingest.errors import PlanError
+from platform_defs.ingest.planning.windows import Window, WindowGrid, due_windows
+from platform_defs.ingest.spec.model import Spec
+
+
+def wanted_windows(
+    spec: Spec, watermark: datetime | None, start: datetime | None, end: datetime | None, now: datetime
+) -> list[Window]:
+    """Windows that share time with [start, end). Without both a harvest takes what is due since its watermark."""
+    grid, stable = WindowGrid.of(spec.window), now - spec.window.safety_lag
+    if start is None and end is None and spec.operation is Operation.HARVEST:
+        return due_windows(spec.window, watermark, now)
+    touching = grid.windows_touching(start or grid.start, end or stable)
+    return [window for window in touching if end is not None or window.end <= stable]
+
+
+def parse_instant(text: str, name: str) -> datetime:
+    """A time as people write it, in UTC unless it has a zone; raises PlanError, which begins with the name."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise PlanError(f"{name}: expected a time such as 2026-11-16 or 2026-11-16T05:00Z, got {text!r}") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
