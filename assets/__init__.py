@@ -2,9 +2,9 @@
 
 from dagster import Definitions
 
-from assets import arrivals, ingest, lineage, selfcheck, webhooks
+from assets import arrivals, chains, ingest, lineage, selfcheck, webhooks
 
-SYSTEMS = (arrivals, ingest, lineage, selfcheck, webhooks)
+SYSTEMS = (arrivals, chains, ingest, lineage, selfcheck, webhooks)
 
 
 def definitions() -> Definitions:

@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 
 from assets.arrivals.jobs import arrival_report, model_run
 from assets.arrivals.model_assets import ROWS
+from assets.chains.jobs import chain_run
 from assets.ingest.jobs import ingest_drain
 from assets.lineage import lineage_apply
 from assets.selfcheck import selfcheck
@@ -48,7 +49,7 @@ ROWS_PER_TICK = 50
 
 @sensor(
     # Must list the job of every kind of work: Dagster refuses a request for any other job.
-    jobs=[arrival_report, ingest_drain, lineage_apply, model_run, selfcheck, webhook_send],
+    jobs=[arrival_report, chain_run, ingest_drain, lineage_apply, model_run, selfcheck, webhook_send],
     minimum_interval_seconds=5,
     default_status=DefaultSensorStatus.RUNNING,
 )

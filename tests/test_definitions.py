@@ -14,6 +14,7 @@ ASSETS = ["lineage_graph", "selfcheck/database", "selfcheck/graph", "selfcheck/s
 JOBS = [
     "arrival_report",
     "arrivals_retention",
+    "chain_run",
     "ingest_drain",
     "lineage_apply",
     "lineage_retention",
@@ -53,7 +54,7 @@ def test_every_asset_and_job_explains_itself_in_the_ui(defs: Definitions) -> Non
 
 
 def test_every_kind_of_work_is_a_job_that_the_recovery_may_launch(defs: Definitions) -> None:
-    payload = {"model_id": "M", "op_time": "20251219"}
+    payload = {"model_id": "M", "op_time": "20251219", "run_id": "R"}
     jobs = {job_launch(kind, payload).job_name for kind in KINDS_OF_WORK}
     assert {job.name for job in defs.get_repository_def().get_sensor_def("work_recovery").jobs} == jobs
 

@@ -14,6 +14,8 @@ def _launch_chain_run(payload: Mapping[str, Any]) -> JobLaunch:
         job_name="chain_run",
         run_config={"ops": {"drive_run": {"config": {"run_id": payload["run_id"]}}}},
         tags={CHAIN_RUN_TAG: payload["run_id"]},
+        trigger="chain",
+        prepared_by="assets.chains.recording:prepare_run",
     )
 
 

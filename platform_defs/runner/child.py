@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from dagster import DagsterEvent, DagsterEventType, DagsterInstance, DagsterRun
+from dagster import DagsterEvent, DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus
 from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
 from dagster._core.execution.plan.objects import StepFailureData
 from dagster._core.origin import JobPythonOrigin
@@ -16,9 +16,10 @@ from dagster._utils.hosted_user_process import recon_job_from_origin
 from dagster._utils.interrupts import capture_interrupts
 
 from platform_defs.dagster_instance import MODULE
+from platform_defs.runner import parking
 from platform_defs.runner.closing import WORK_STATUS
 from platform_defs.runner.kinds_of_work import job_launch
-from platform_defs.runner.recorded_runs import launch_tags, record_plan, remote_origin, trigger_of
+from platform_defs.runner.recorded_runs import record_plan, record_run, trigger_of
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.work import leases, rows
@@ -56,8 +57,11 @@ def main(order: dict[str, Any]) -> int:
     engine = open_engine(settings.database_url, pool_size=2)
     if not leases.mark_started(engine, order["owner"], order["id"], ProcessId.current()):
         return 0  # The lease was lost between claim and fork: whoever has the row now starts the run.
+    parking.allow()
     with DagsterInstance.get() as instance, capture_interrupts():
-        run = _get_or_create_run(instance, settings, order)
+        run = instance.get_run_by_id(order["run_id"])
+        if run is None:
+            run = record_run(instance, engine, settings, order, job_launch(order["kind"], order["payload"]))
         if run.is_finished:  # Somebody ended the run while it waited for a slot.
             rows.finish(engine, order["id"], WORK_STATUS.get(run.status, Status.FAILED))
             return 0
@@ -66,7 +70,10 @@ def main(order: dict[str, Any]) -> int:
         record_plan(instance, engine, run)
         if order["notice"]:
             instance.report_engine_event(order["notice"], run)
-        metadata, error = _execute(instance, run)
+        ended = _execute(instance, run)
+        if ended is None:
+            return 0  # The run gave its slot back: its row is queued again, and its Dagster run goes on later.
+        metadata, error = ended
         closed = instance.get_run_by_id(run.run_id)
         if closed is not None and not closed.is_finished:
             return UNCLOSED
@@ -77,28 +84,18 @@ def main(order: dict[str, Any]) -> int:
     return 0
 
 
-def _get_or_create_run(instance: DagsterInstance, settings: Settings, order: dict[str, Any]) -> DagsterRun:
-    existing = instance.get_run_by_id(order["run_id"])
-    if existing is not None:
-        return existing
-    launch = job_launch(order["kind"], order["payload"])
-    job = _repository().get_reconstructable_job(launch.job_name)
-    return instance.create_run_for_job(
-        job.get_definition(),
-        run_id=order["run_id"],
-        run_config=launch.run_config,
-        tags=launch_tags(launch, order["id"]),
-        remote_job_origin=remote_origin(settings, launch.job_name),
-        job_code_origin=job.get_python_origin(),
-    )
+def _execute(instance: DagsterInstance, run: DagsterRun) -> tuple[dict[str, Any], str | None] | None:
+    """Returns the metadata that assets and ops reported, by their name, and the message of the first error.
 
-
-def _execute(instance: DagsterInstance, run: DagsterRun) -> tuple[dict[str, Any], str | None]:
-    """Returns the metadata that assets and ops reported, by their name, and the message of the first error."""
+    None if the run was left in the middle, to be continued by another process.
+    """
     found: dict[str, Any] = {}
     error: str | None = None
     job: ReconstructableJob = recon_job_from_origin(cast("JobPythonOrigin", run.job_code_origin))
-    for event in _execute_job(job, run, instance):
+    execution = _execute_job(job, run, instance)
+    for event in execution:
+        if parking.leaves(event, execution):
+            return None
         if name_and_values := _reported_metadata(event):
             found.pop(str(event.step_key), None)  # The name of an asset says more than that of its step.
             found.update([name_and_values])
@@ -108,7 +105,9 @@ def _execute(instance: DagsterInstance, run: DagsterRun) -> tuple[dict[str, Any]
 
 def _execute_job(job: ReconstructableJob, run: DagsterRun, instance: DagsterInstance) -> Iterator[DagsterEvent]:
     try:
-        yield from core_execute_run(job, run, instance, inject_env_vars=True)
+        # A run that has started and whose row was queued again was left by the process before this one.
+        is_continued = run.status is DagsterRunStatus.STARTED
+        yield from core_execute_run(job, run, instance, inject_env_vars=True, resume_from_failure=is_continued)
     except (Exception, KeyboardInterrupt):
         # Dagster has written the failure into the event log before it raised.
         return

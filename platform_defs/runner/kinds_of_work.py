@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from platform_defs.arrivals import kinds_of_work as arrivals
+from platform_defs.chains import kinds_of_work as chains
 from platform_defs.ingest import kinds_of_work as ingest
 from platform_defs.lineage import kinds_of_work as lineage
 from platform_defs.webhooks import kinds_of_work as webhooks
@@ -20,6 +21,7 @@ def _launch_selfcheck(payload: Mapping[str, Any]) -> JobLaunch:
 DECLARED: Sequence[KindsOfWork] = (
     {SELFCHECK: _launch_selfcheck},
     arrivals.KINDS_OF_WORK,
+    chains.KINDS_OF_WORK,
     ingest.KINDS_OF_WORK,
     lineage.KINDS_OF_WORK,
     webhooks.KINDS_OF_WORK,

@@ -4,13 +4,18 @@ The jobs that execute models are generic: Dagster does not know from them which 
 is written here lets the UI show the partition as in progress, and as failed if the run fails.
 """
 
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 from dagster import AssetKey, DagsterEvent, DagsterInstance, DagsterRun, DagsterRunStatus
+from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
 from dagster._core.events import AssetMaterializationPlannedData
+from dagster._core.execution.api import create_execution_plan
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.tags import BACKFILL_ID_TAG, PARTITION_NAME_TAG, SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
 from sqlalchemy import Engine
@@ -18,13 +23,58 @@ from sqlalchemy import Engine
 from platform_defs.arrivals.kinds_of_work import MODEL_RUN, MODEL_TAG, OP_TIME_TAG
 from platform_defs.arrivals.models.catalog import find_period
 from platform_defs.arrivals.partitions import MODEL_PREFIX, planned_model
-from platform_defs.dagster_instance import LOCATION
+from platform_defs.dagster_instance import LOCATION, MODULE
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.work.errors import UnknownKind
 from platform_defs.work.jobs import OPERATOR, TRIGGER_TAG, JobLaunch
 from platform_defs.work.rows import LAUNCHED_RUNS, Work
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """The run of a row whose job is built for this run alone. Steps that are not listed are shown, but not executed."""
+
+    job: ReconstructableJob
+    job_name: str
+    tags: Mapping[str, str]
+    step_keys: Sequence[str] | None = None
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+
+
+# What the function of JobLaunch.prepared_by is: from instance, database and payload to the run.
+PrepareRun: TypeAlias = Callable[[DagsterInstance, Engine, Mapping[str, Any]], PreparedRun]
+
+
+def record_run(
+    instance: DagsterInstance, engine: Engine, settings: Settings, order: Mapping[str, Any], launch: JobLaunch
+) -> DagsterRun:
+    """Creates the Dagster run of a row of work, so that the UI shows it."""
+    if launch.prepared_by is None:
+        repository = ReconstructableRepository.for_module(MODULE, "defs")
+        prepared = PreparedRun(repository.get_reconstructable_job(launch.job_name), launch.job_name, {})
+    else:
+        module, _, function = launch.prepared_by.partition(":")
+        prepare: PrepareRun = getattr(importlib.import_module(module), function)
+        prepared = prepare(instance, engine, order["payload"])
+    definition = prepared.job.get_definition()
+    run_config = launch.run_config if launch.prepared_by is None else {}
+    plan = None
+    if prepared.step_keys is not None:
+        plan = create_execution_plan(definition, run_config, step_keys_to_execute=list(prepared.step_keys))
+    return instance.create_run_for_job(
+        definition,
+        execution_plan=plan,
+        run_id=order["run_id"],
+        run_config=run_config,
+        tags={**launch_tags(launch, order["id"]), **prepared.tags},
+        parent_run_id=prepared.parent_run_id,
+        root_run_id=prepared.root_run_id,
+        remote_job_origin=remote_origin(settings, prepared.job_name),
+        job_code_origin=prepared.job.get_python_origin(),
+    )
 
 
 def launch_tags(launch: JobLaunch, work_id: int) -> dict[str, str]:

@@ -92,6 +92,9 @@ class RunProcesses:
 
     def start(self, row: Work, server: ForkServer, notice: str | None) -> None:
         """`notice` is written into the event log of the run."""
+        if row.id in self._by_work_id:
+            # Its run gave its slot back and is due again before that process, which ends by itself, has ended.
+            self.forget(row.id)
         self._by_work_id[row.id] = RunProcess(row, server=server)
         # A fork server that was killed takes no order. Its end is heard next, and then the row is given back.
         with contextlib.suppress(OSError):

@@ -22,6 +22,9 @@ class JobLaunch:
     partition_key: str | None = None
     # why the run is made, for TRIGGER_TAG
     trigger: str = OPERATOR
+    # `module:function` that prepares the run in the process that executes it, if the job is not one of the code
+    # location but built for this run alone (runner/recorded_runs.py, PreparedRun); other launchers use job_name
+    prepared_by: str | None = None
 
     def run_tags(self, work_id: int) -> dict[str, str]:
         """All tags of the run that is made for a row of work."""

@@ -113,6 +113,17 @@ def park(connection: Connection, work_id: int, not_before: datetime) -> bool:
     return connection.execute(update(work).where(running).values(values)).rowcount == 1
 
 
+def hand_to_dagster(connection: Connection, work_id: int, run_id: str) -> None:
+    """Notes that a run which Dagster launched without a runner executes the row; the recovery sensor closes it."""
+    handed_over = {
+        "status": Status.RUNNING,
+        "lease_owner": DAGSTER,
+        "run_id": run_id,
+        "heartbeat_at": datetime.now(UTC),
+    }
+    connection.execute(update(work).where(work.c.id == work_id).values(handed_over))
+
+
 def take_back_from_dagster(engine: Engine, work_id: int, run_id: str) -> Work | None:
     """Queues a row again that was handed to Dagster, now with the run that Dagster made for it.
 

@@ -209,6 +209,13 @@ def get(engine: Engine, work_id: int) -> Work:
     return Work.from_row(found)
 
 
+def find_open(connection: Connection, run_id: str) -> Work | None:
+    """The open row of a Dagster run."""
+    open_row = (work.c.run_id == run_id) & work.c.status.in_(sorted(OPEN_STATUSES))
+    found = connection.execute(select(work).where(open_row)).one_or_none()
+    return None if found is None else Work.from_row(found)
+
+
 def find_by_run_id(engine: Engine, run_id: str) -> Work | None:
     query = select(work).where(work.c.run_id == run_id)
     found = read(engine, lambda connection: connection.execute(query).one_or_none())

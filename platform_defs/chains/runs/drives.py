@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -9,7 +10,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from platform_defs.chains.kinds_of_work import CHAIN_RUN
 from platform_defs.store.tables.chains import job_run, job_run_drive
 from platform_defs.store.tables.work import work
-from platform_defs.work import rows
+from platform_defs.work import leases, rows
 from platform_defs.work.rows import OPEN_STATUSES
 
 
@@ -49,12 +50,33 @@ def ensure_drive(connection: Connection, run: Row[Any], reason: str) -> Drive:
     return present if present is not None else begin_drive(connection, run, reason)
 
 
-def begin_drive(connection: Connection, run: Row[Any], reason: str) -> Drive:
-    """Writes the next drive of a locked run, with its row of work."""
+def find_drive(connection: Connection, dagster_run_id: str) -> Drive | None:
+    """The drive that a Dagster run shows."""
+    query = select(job_run_drive).where(job_run_drive.c.dagster_run_id == dagster_run_id)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else Drive(row.run_id, row.drive_no, row.work_id, row.dagster_run_id)
+
+
+def begin_drive(
+    connection: Connection,
+    run: Row[Any],
+    reason: str,
+    *,
+    dagster_run_id: str | None = None,
+    not_before: datetime | None = None,
+) -> Drive:
+    """Writes the next drive of a locked run, with its row of work.
+
+    `dagster_run_id` is given if a Dagster run executes it already, because somebody launched the chain's job.
+    """
     drive_no = run.drive_no + 1
     payload: Mapping[str, Any] = {"run_id": run.run_id, "drive_no": drive_no}
-    (row,) = rows.add(connection, CHAIN_RUN, [payload])
-    drive = Drive(run.run_id, drive_no, row.id, row.run_id)
+    row = None if dagster_run_id is None else rows.find_open(connection, dagster_run_id)
+    if row is None:
+        (row,) = rows.add(connection, CHAIN_RUN, [payload], not_before=not_before)
+        if dagster_run_id is not None:
+            leases.hand_to_dagster(connection, row.id, dagster_run_id)
+    drive = Drive(run.run_id, drive_no, row.id, dagster_run_id or row.run_id)
     connection.execute(
         insert(job_run_drive).values(
             run_id=drive.run_id,

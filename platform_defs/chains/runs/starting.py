@@ -60,14 +60,18 @@ def start_chain(
     trigger: str,
     request_key: RequestKey | None = None,
     run_id: str | None = None,
+    dagster_run_id: str | None = None,
 ) -> StartedRun:
-    """A run of the chain as it is now. The caller wakes the runner. A run id that exists already is started once."""
+    """A run of the chain as it is now. The caller wakes the runner. A run id that exists already is started once.
+
+    `dagster_run_id` is that of a Dagster run which executes it already, because somebody launched the chain's job.
+    """
     checked = check_params(params)
 
     def prepare(connection: Connection) -> NewRun:
         return _run_of_chain(connection, find_chain(connection, chain_id), checked, actor=actor, trigger=trigger)
 
-    return _start_once(engine, run_id or str(uuid.uuid4()), prepare, request_key)
+    return _start_once(engine, run_id or str(uuid.uuid4()), prepare, request_key, dagster_run_id)
 
 
 def start_job(
@@ -131,7 +135,7 @@ def start_sub_run(
     return chosen
 
 
-def write_run(connection: Connection, run_id: str, new: NewRun) -> Drive:
+def write_run(connection: Connection, run_id: str, new: NewRun, dagster_run_id: str | None = None) -> Drive:
     """Writes the run, its nodes, its first drive and the audit."""
     values = {
         "run_id": run_id,
@@ -152,7 +156,7 @@ def write_run(connection: Connection, run_id: str, new: NewRun) -> Drive:
     nodes = [{"run_id": run_id, "node_id": node["id"]} for node in new.snapshot["nodes"]]
     connection.execute(insert(job_run_node), nodes)
     row = connection.execute(select(job_run).where(job_run.c.run_id == run_id)).one()
-    drive = begin_drive(connection, row, "start")
+    drive = begin_drive(connection, row, "start", dagster_run_id=dagster_run_id)
     after = {"chainId": new.chain_id, "jobId": new.job_id, "version": new.chain_version, "trigger": new.trigger}
     audit.record(
         connection, actor=new.actor, action="run.start", object_id=run_id, after={**after, "params": new.params}
@@ -225,12 +229,14 @@ def _run_of_chain(
     )
 
 
-def _start_once(engine: Engine, run_id: str, prepare: Any, request_key: RequestKey | None) -> StartedRun:
+def _start_once(
+    engine: Engine, run_id: str, prepare: Any, request_key: RequestKey | None, dagster_run_id: str | None = None
+) -> StartedRun:
     def work(connection: Connection) -> StartedRun:
         chosen = run_id if request_key is None else claim_key(connection, request_key, run_id)
         if chosen != run_id or _exists(connection, chosen):
             return StartedRun(chosen, None)
-        return StartedRun(chosen, write_run(connection, chosen, prepare(connection)))
+        return StartedRun(chosen, write_run(connection, chosen, prepare(connection), dagster_run_id))
 
     return transact(engine, work)
 
