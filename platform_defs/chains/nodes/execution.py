@@ -20,6 +20,7 @@ from platform_defs.chains.nodes.port import (
     NodeTypes,
     Outcome,
 )
+from platform_defs.chains.nodes.printing import printing_into
 from platform_defs.chains.nodes.rendering import CfgTemplate, compile_cfg
 from platform_defs.chains.nodes.secrets import AttemptSecrets
 from platform_defs.chains.states import NodeStatus
@@ -90,7 +91,8 @@ def _execute(engine: Engine, types: NodeTypes, request: AttemptRequest, secrets:
             connection, request.run_id, node.id, request.attempt, request.drive_no
         ),
     )
-    outcome = executor.execute(context, cfg)
+    with printing_into(context.log):
+        outcome = executor.execute(context, cfg)
     kept = _bounded("checkpoint", outcome.checkpoint, secrets)
     if isinstance(outcome, NodeResult):
         return replace(outcome, artifact=_bounded("artifact", outcome.artifact, secrets), checkpoint=kept)

@@ -1,13 +1,9 @@
 """The node type `python`: calls a function that a package brings as an entry point. No code comes out of a chain."""
 
-import io
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, TextIO
+from typing import Any
 
 from pydantic import Field
 
@@ -38,8 +34,7 @@ class PythonExecutor:
 
     def execute(self, context: NodeContext, cfg: PythonCfg) -> Outcome:
         function = load_function(cfg.function)
-        with printing_into(context.log):
-            returned = function(context, cfg.arguments)
+        returned = function(context, cfg.arguments)
         return returned if isinstance(returned, NodeResult | Waiting) else NodeResult(artifact=returned)
 
 
@@ -55,58 +50,3 @@ def load_function(name: str) -> ChainFunction:
             loaded: ChainFunction = found.load()
             return loaded
     raise NodeFailed(f"no function is named {name!r}: install the package that brings it", may_retry=False)
-
-
-_current = threading.local()
-_lock = threading.Lock()
-
-
-class _Divided(io.TextIOBase):
-    """A standard output that threads of nodes write into their own log, and all others where they always did."""
-
-    def __init__(self, usual: TextIO) -> None:
-        self.usual = usual
-
-    def write(self, text: str) -> int:
-        lines: _Lines | None = getattr(_current, "lines", None)
-        return self.usual.write(text) if lines is None else lines.write(text)
-
-    def flush(self) -> None:
-        self.usual.flush()
-
-    def fileno(self) -> int:
-        return self.usual.fileno()
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self.usual.encoding
-
-
-class _Lines:
-    def __init__(self, log: Callable[[str], None]) -> None:
-        self._log = log
-        self._begun = ""
-
-    def write(self, text: str) -> int:
-        *whole, self._begun = (self._begun + text).split("\n")
-        for line in whole:
-            self._log(line)
-        return len(text)
-
-    def end(self) -> None:
-        if self._begun:
-            self._log(self._begun)
-
-
-@contextmanager
-def printing_into(log: Callable[[str], None]) -> Iterator[None]:
-    """While the block runs, what this thread prints goes to the log, line by line."""
-    with _lock:
-        if not isinstance(sys.stdout, _Divided):
-            sys.stdout = _Divided(sys.stdout)
-    lines = _current.lines = _Lines(log)
-    try:
-        yield
-    finally:
-        _current.lines = None
-        lines.end()
