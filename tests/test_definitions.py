@@ -22,7 +22,7 @@ JOBS = [
     "selfcheck",
     "webhook_send",
 ]
-SENSORS = ["arrivals", "ingest_upkeep", "lineage_observations", "lineage_recovery", "work_recovery"]
+SENSORS = ["arrivals", "chains", "ingest_upkeep", "lineage_observations", "lineage_recovery", "work_recovery"]
 SCHEDULES = ["arrivals_retention_nightly", "lineage_retention_nightly"]
 RESOURCES = ["database", "graph", "http", "ingest", "model_execution"]
 

@@ -17,6 +17,7 @@ from dagster import DagsterInstance
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from platform_defs.chains.runs.recovery import continue_runs
 from platform_defs.errors import PlatformError, one_line
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.runner import recovery
@@ -200,6 +201,7 @@ class Runner:
         self._next_heartbeat = time.monotonic() + runners.HEARTBEAT_S
         self._processes.renew_leases()
         self._processes.terminate_taken_away()
+        self._guard(lambda: continue_runs(self._engine))
         busy, current = len(self._processes), self._loader.current
         self._metrics.record_slots(slots=self._slots, busy=busy)
         runners.record_heartbeat(

@@ -54,13 +54,14 @@ def stop_run(engine: Engine, run_id: str, *, actor: str, reason: str | None = No
             return status
         if status.is_ended:
             raise Conflict(f"run has already ended: {status}", code="RUN_ENDED")
-        _stop_locked(connection, run, actor=actor, reason=reason)
+        stop_locked(connection, run, actor=actor, reason=reason)
         return RunStatus.STOPPING
 
     return transact(engine, work_)
 
 
-def _stop_locked(connection: Connection, run: Row[Any], *, actor: str, reason: str | None) -> None:
+def stop_locked(connection: Connection, run: Row[Any], *, actor: str, reason: str | None) -> None:
+    """Stops a run that the caller has locked and that has not ended."""
     now = datetime.now(UTC)
     values = {
         "status": RunStatus.STOPPING,
@@ -109,7 +110,7 @@ def stop_sub_runs(connection: Connection, run_id: str, node_id: str | None, *, a
     for sub_run_id in connection.execute(query).scalars().all():
         sub_run = lock_run(connection, sub_run_id)
         if sub_run is not None and sub_run.status in going:
-            _stop_locked(connection, sub_run, actor=actor, reason=reason)
+            stop_locked(connection, sub_run, actor=actor, reason=reason)
 
 
 # -- retry and complete ---------------------------------------------------------------------------------------------

@@ -35,15 +35,22 @@ def skip_and_revive(
 
 
 def stop_nodes(
-    connection: Connection, run_id: str, dag: Dag, statuses: Mapping[str, NodeStatus], *, reason: str, at: datetime
+    connection: Connection,
+    run_id: str,
+    dag: Dag,
+    statuses: Mapping[str, NodeStatus],
+    *,
+    reason: str,
+    at: datetime,
+    becomes: NodeStatus = NodeStatus.STOPPED,
 ) -> None:
-    """Ends what runs, is retried or could have begun as STOPPED, and skips what is below."""
+    """Ends what runs, is retried or could have begun as STOPPED, or as FAILED, and skips what is below."""
     stopped = stopped_nodes(dag, statuses)
-    values = {"status": NodeStatus.STOPPED, "last_error": reason, "ended_at": at, "waits_for": None}
+    values = {"status": becomes, "last_error": reason, "ended_at": at, "waits_for": None}
     active = [NodeStatus.PENDING, NodeStatus.RUNNING, NodeStatus.RETRYING]
     for some in chunks(stopped, _NODES_PER_STATEMENT):
         _update_nodes(connection, run_id, some, active, {**values, "next_try_at": None})
-    skip_and_revive(connection, run_id, dag, {**statuses, **dict.fromkeys(stopped, NodeStatus.STOPPED)})
+    skip_and_revive(connection, run_id, dag, {**statuses, **dict.fromkeys(stopped, becomes)})
 
 
 def end_run(connection: Connection, run_id: str, outcome: RunStatus, *, at: datetime, error: str | None = None) -> None:

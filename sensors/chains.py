@@ -1,0 +1,26 @@
+"""The sensor of chains: goes on with runs whose process is gone, and wakes nodes whose table has arrived."""
+
+from dagster import DefaultSensorStatus, Definitions, SensorEvaluationContext, SkipReason, sensor
+
+from assets.chains.jobs import chain_run
+from platform_defs.chain_nodes.arrival import wake_arrived
+from platform_defs.chains.runs.recovery import continue_runs
+from platform_defs.settings import Settings
+from platform_defs.store.engine import transact
+from platform_defs.work.wake import wake
+from resources.database import DatabaseResource
+
+
+@sensor(job=chain_run, minimum_interval_seconds=5, default_status=DefaultSensorStatus.RUNNING)
+def chains(context: SensorEvaluationContext) -> SkipReason:
+    """Writes rows of work for runs that nothing drives; the runner, or the sensor work_recovery, executes them."""
+    with DatabaseResource().open() as engine:
+        continued = continue_runs(engine)
+        woken = transact(engine, wake_arrived)
+    if continued or woken:
+        wake(Settings.load().home)
+    return SkipReason(f"{len(continued)} runs whose process was gone go on, {woken} nodes have what they waited for")
+
+
+def definitions() -> Definitions:
+    return Definitions(sensors=[chains])
