@@ -54,8 +54,9 @@ class Settings(BaseSettings):
         " home. Processes on several machines need the same one",
     )
     webhook_env: str = Field(
-        "WEBHOOK_*",
-        description="Variables (patterns) that subscriptions made over HTTP may refer to; the command may name any",
+        "",
+        description="Variables (patterns) that subscriptions made over HTTP with a key without tenant may refer to; a"
+        " tenant's key may refer to WEBHOOK_<CODE>__*, the command to any",
     )
     api_host: str = Field("127.0.0.1", description="Address the API binds to")
     api_port: int = Field(8000, ge=1, le=65535, description="Port of the API")

@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from platform_defs.errors import PlatformError, driver_error
 from platform_defs.settings import normalize_database_url
+from platform_defs.source_reach import HIDDEN, Reach, authorize_sqlite
 from platform_defs.store.engine import SQLITE_BUSY_TIMEOUT_S, open_engine
 
 # the name of the platform's own database; every other name reads PLATFORM_SOURCE_<NAME>_URL
@@ -52,6 +53,8 @@ class ReadTransaction:
     dialect: Dialect
     _execute: Callable[[Query], Any]
     _deadline: "_Deadline"
+    # what the queries may read; None means whatever the source lets them
+    reach: Reach | None = None
 
     def rows(self, query: Query) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """The names of the columns, and the rows; at most a batch of rows is in memory."""
@@ -70,6 +73,8 @@ class Sources:
 
     platform: Engine
     urls: Mapping[str, str]
+    # further tables of the platform's database that models must not read
+    hidden: frozenset[str] = frozenset()
 
     @contextmanager
     def read_transaction(self, name: str, timeout_s: float) -> Iterator[ReadTransaction]:
@@ -78,11 +83,17 @@ class Sources:
         deadline = _Deadline(timeout_s)
         open_source = _open_sqlite if url.get_backend_name() == "sqlite" else _open_mysql
         try:
-            with open_source(url, deadline) as transaction:
+            with open_source(url, deadline, self._reach(name)) as transaction:
                 yield transaction
         except (sqlite3.Error, mysql.connector.Error, DBAPIError) as error:
             deadline.check()
             raise SourceError(error_text(error, url)) from None
+
+    def _reach(self, name: str) -> Reach | None:
+        if name != PLATFORM_SOURCE:
+            return None
+        schema = "main" if self.platform.dialect.name == "sqlite" else str(self.platform.url.database)
+        return Reach(schema, HIDDEN | self.hidden)
 
     def url(self, name: str) -> URL:
         """Where the source is; raises SourceError if no variable names it."""
@@ -112,7 +123,7 @@ class _Deadline:
 
 
 @contextmanager
-def _open_sqlite(url: URL, deadline: _Deadline) -> Iterator[ReadTransaction]:
+def _open_sqlite(url: URL, deadline: _Deadline, reach: Reach | None) -> Iterator[ReadTransaction]:
     # mode=ro neither creates the file nor changes its journal mode
     address = f"file:{quote(url.database or '')}?mode=ro"
     busy_timeout = min(SQLITE_BUSY_TIMEOUT_S, deadline.timeout_s)
@@ -120,11 +131,13 @@ def _open_sqlite(url: URL, deadline: _Deadline) -> Iterator[ReadTransaction]:
         connection.set_progress_handler(deadline.passed, _SQLITE_STEPS)
         connection.execute("PRAGMA query_only = ON")
         connection.execute("BEGIN")
-        yield ReadTransaction("sqlite", lambda query: connection.execute(query.sql, query.parameters), deadline)
+        connection.set_authorizer(authorize_sqlite(reach))
+        execute = lambda query: connection.execute(query.sql, query.parameters)  # noqa: E731
+        yield ReadTransaction("sqlite", execute, deadline, reach)
 
 
 @contextmanager
-def _open_mysql(url: URL, deadline: _Deadline) -> Iterator[ReadTransaction]:
+def _open_mysql(url: URL, deadline: _Deadline, reach: Reach | None) -> Iterator[ReadTransaction]:
     engine = open_engine(url, pool_size=2, socket_timeout=math.ceil(deadline.timeout_s) + SOCKET_GRACE_S)
     event.listen(engine, "do_connect", _do_not_buffer)
     try:
@@ -132,7 +145,7 @@ def _open_mysql(url: URL, deadline: _Deadline) -> Iterator[ReadTransaction]:
         connection: Any = borrowed.dbapi_connection
         try:
             _begin_read_only(engine, connection, deadline.timeout_s)
-            yield ReadTransaction("mysql", lambda query: _execute_unbuffered(connection, query), deadline)
+            yield ReadTransaction("mysql", lambda query: _execute_unbuffered(connection, query), deadline, reach)
         finally:
             if connection.unread_result:
                 kill_query(engine, connection.connection_id)

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, func, insert, select, update
 
 from platform_defs.access.keys import issue_key
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.api.arrivals.webhooks import BASE
 from platform_defs.store.tables import metadata
-from platform_defs.store.tables.webhooks import metrics_webhook_delivery
+from platform_defs.store.tables.webhooks import metrics_webhook_delivery, metrics_webhook_subscription
 from tests.api.serving import Api, serve_api
 from tests.webhooks.receiver import notify, with_kpis
 
@@ -22,7 +22,7 @@ URL = "http://127.0.0.9:9/a"
 @pytest.fixture
 def hooks(engine: Engine, tmp_path: Path) -> Iterator[Api]:
     with_kpis(engine)
-    with serve_api(engine, home=tmp_path, webhook_allow="127.0.0.9/32") as api:
+    with serve_api(engine, home=tmp_path, webhook_allow="127.0.0.9/32", webhook_env="WEBHOOK_SIGNING") as api:
         yield api
 
 
@@ -141,11 +141,54 @@ def test_no_key_can_have_variables_sent_that_are_not_meant_for_it(hooks: Api, te
     body = {"kpiId": "KD1001", "callbackUrl": URL}
     for field, value in (("secret", "Header,X-Leak,env:PATH"), ("signingSecret", "env:PATH")):
         refused = hooks.client.post(BASE, json=body | {field: value}, headers=headers)
-        assert (refused.status_code, refused.json()["message"]) == (
-            400,
-            f"{field}: the variable PATH is not one that PLATFORM_WEBHOOK_ENV names",
-        )
-    assert hooks.client.post(BASE, json=body | {"secret": "Query,t,env:WEBHOOK_T"}, headers=headers).status_code == 201
+        assert refused.status_code == 400
+        expected = f"{field}: a subscription made with this key must not refer to the variable PATH; "
+        assert refused.json()["message"].startswith(expected)
+    own = hooks.client.post(BASE, json=body | {"secret": "Query,t,env:WEBHOOK_ACME__T"}, headers=headers)
+    assert own.status_code == (400 if tenant is None else 201)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_tenant_refers_to_variables_of_its_own_name_alone(hooks: Api) -> None:
+    engine = hooks.engine
+    keys = {code: key_of(engine, Tenant(n, code, code)) for n, code in enumerate(["a", "a_b", "a.c", "A-C", "订单"], 7)}
+
+    def status(code: str, variable: str, **others: str) -> int:
+        body = {"kpiId": "KD1001", "callbackUrl": URL, "secret": f"Header,X-T,env:{variable}"} | others
+        return hooks.client.post(BASE, json=body, headers=keys[code]).status_code
+
+    assert status("a", "WEBHOOK_A__TOKEN") == status("a_b", "WEBHOOK_A_B__TOKEN") == 201
+    for variable in ("WEBHOOK_A_B__TOKEN", "WEBHOOK_A_TOKEN", "WEBHOOK_B__TOKEN", "WEBHOOK_A__", "webhook_a__T"):
+        assert status("a", variable) == 400, variable
+    assert status("a.c", "WEBHOOK_A_C__TOKEN") == status("A-C", "WEBHOOK_A_C__TOKEN") == 400, (
+        "codes that come out equal"
+    )
+    assert status("订单", "WEBHOOK___TOKEN") == 400
+    # a key without tenant may name any team, and gets nobody's variables by it
+    body = {"kpiId": "KD1001", "callbackUrl": URL, "secret": "Header,X-T,env:WEBHOOK_A__TOKEN", "teamName": "a"}
+    assert hooks.client.post(BASE, json=body, headers=key_of(engine)).status_code == 400
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_subscriptions_from_before_that_send_foreign_variables_are_named_at_the_start(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_kpis(engine)
+    key_of(engine, Tenant(7, "a", "A"))
+    rows = [
+        {"kpi_id": "KD1001", "callback_url": URL, "team_name": "a", "secret": f"Header,X,env:{name}"}
+        for name in ("WEBHOOK_A__TOKEN", "WEBHOOK_B_TOKEN")
+    ]
+    with engine.begin() as connection:
+        connection.execute(insert(metrics_webhook_subscription), rows)
+        foreign = connection.scalar(select(func.max(metrics_webhook_subscription.c.id)))
+    with serve_api(engine, home=tmp_path):
+        pass
+    named = [record.getMessage() for record in caplog.records if "foreign variable" in record.getMessage()]
+    assert named == [
+        f"subscription {foreign} sends a foreign variable: WEBHOOK_B_TOKEN is no variable of a, which begin with"
+        " WEBHOOK_A__"
+    ]
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -18,14 +18,17 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from platform_defs.access.tenants import list_tenants
 from platform_defs.api.http.threads import run_in_thread
 from platform_defs.api.system import Service
 from platform_defs.arrivals.executions.recovery import settle_dead_executions
 from platform_defs.arrivals.executions.task_log import Task, TaskStatus, ended_tasks, recovery_tasks
 from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
 from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT
+from platform_defs.arrivals.notify.subscriptions import references_of_teams
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
+from platform_defs.webhooks.environment_names import why_foreign
 from platform_defs.webhooks.sender import open_sender
 from platform_defs.work import rows
 from platform_defs.work.processes import hostname
@@ -74,8 +77,21 @@ class ArrivalService(Service):
             threading.Thread(target=self._report, name="arrival-reports", daemon=True),
             threading.Thread(target=self._sender.run, args=[self._closing], name="webhooks", daemon=True),
         ]
+        self._log_foreign_references()
         for thread in self._threads:
             thread.start()
+
+    def _log_foreign_references(self) -> None:
+        """Names subscriptions that refer to a variable which their tenant may not refer to any more over HTTP."""
+        try:
+            codes = [tenant.code for tenant in list_tenants(self._engine)]
+            references = references_of_teams(self._engine)
+        except (PlatformError, SQLAlchemyError):
+            log.warning("the references of subscriptions could not be checked", exc_info=True)
+            return
+        for reference in references:
+            if (reason := why_foreign(reference, codes)) is not None:
+                log.warning("subscription %d sends a foreign variable: %s", reference.subscription_id, reason)
 
     async def record(self, arrival: Arrival) -> ArrivalOutcome:
         """Records an arrival and queues its models; raises TimeoutError if the database takes too long."""

@@ -1,7 +1,6 @@
 """Webhook subscriptions and deliveries over HTTP, under /api/open/kpi/webhooks; a tenant's key sees only its own."""
 
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -10,6 +9,7 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import Engine
 
 from platform_defs.access.principal import Principal
+from platform_defs.access.tenants import list_tenants
 from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
@@ -20,6 +20,7 @@ from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, MAX_RET
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.encryption import encryption_from
+from platform_defs.webhooks.environment_names import may_reference_patterns, may_tenant_reference
 from platform_defs.webhooks.errors import NotRedeliverable, UnknownDelivery
 
 SCOPE = "webhooks:write"
@@ -44,7 +45,7 @@ class SubscriptionBody(BaseModel):
     secret: SecretStr | None = Field(
         None,
         description="`Query,key,value`, `Header,key,value` or `Body,json,{…}`; the value may be env:NAME,"
-        " of a variable that PLATFORM_WEBHOOK_ENV names",
+        " of a variable WEBHOOK_<CODE>__… of the key's tenant",
     )
     signing_secret: SecretStr | None = Field(None, description="`whsec_…` or env:NAME: signs as Standard Webhooks does")
     retry_num: int = Field(DEFAULT_RETRIES, ge=0, le=MAX_RETRIES, description="Retries after the first attempt")
@@ -76,7 +77,7 @@ def subscribe(request: Request, caller: Caller, body: JsonBody) -> dict[str, Any
                 new,
                 encryption=encryption_from(settings),
                 allow=settings.webhook_networks,
-                may_reference=lambda name: _may_reference(name, settings),
+                may_reference=_may_reference(_engine(request), settings, caller),
             )
         )
     )
@@ -205,13 +206,15 @@ def _secret_value(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
-def _may_reference(name: str, settings: Settings) -> bool:
-    """Whether a subscription made over HTTP may have this environment variable sent to its callback.
+def _may_reference(engine: Engine, settings: Settings, caller: Principal) -> Callable[[str], bool]:
+    """Which environment variables a subscription made over HTTP may have sent to its callback.
 
-    The rule holds for every API key: the right to write subscriptions is no right to read the environment.
+    The right to write subscriptions is no right to read the environment. The tenant is that of the key: anybody may
+    write any teamName.
     """
-    patterns = [pattern.strip() for pattern in settings.webhook_env.split(",")]
-    return not name.startswith("PLATFORM_") and any(fnmatchcase(name, pattern) for pattern in patterns)
+    if caller.tenant is None:
+        return may_reference_patterns(settings.webhook_env)
+    return may_tenant_reference(caller.tenant.code, [tenant.code for tenant in list_tenants(engine)])
 
 
 def _parse_id(text: str, what: str) -> int:

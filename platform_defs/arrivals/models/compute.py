@@ -100,7 +100,7 @@ class _Spool:
 
 
 def _read_into_spool(transaction: ReadTransaction, model: Model, op_time: str, spool: _Spool) -> Counts:
-    columns, rows = transaction.rows(render_query(model, transaction.dialect, op_time))
+    columns, rows = transaction.rows(render_query(model, transaction.dialect, op_time, transaction.reach))
     kpi_ids = [kpi.kpi_id for kpi in model.kpis]
     dimension_at = _positions(columns, model.dimensions)
     kpi_at = _positions(columns, kpi_ids)

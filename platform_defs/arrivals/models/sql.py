@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.op_time import render_table_name
+from platform_defs.source_reach import FILE_FUNCTIONS, Reach
 from platform_defs.sources import Dialect, Query
 
 DIALECTS: tuple[Dialect, ...] = ("mysql", "sqlite")
@@ -70,11 +71,15 @@ class _Edit:
     text: str
 
 
-def check_query(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi]) -> None:
-    """Raises InvalidSql unless the text is one read-only query that selects all dimensions and KPIs."""
+def check_query(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi], reach: Reach | None = None) -> None:
+    """Raises InvalidSql unless the text is one read-only query that selects all dimensions and KPIs.
+
+    `reach` limits the tables that it may read.
+    """
 
     def check(dialect: Dialect) -> None:
         statement = _parse_query(_expand(sql, dimensions, kpis, dialect), dialect)
+        _check_reach(statement, reach)
         if statement.is_star:
             return
         selected = {name.lower() for name in statement.named_selects}
@@ -100,11 +105,12 @@ def check_expression(expression: str) -> None:
     _check_in_either_dialect(check)
 
 
-def render_query(model: Model, dialect: Dialect, op_time: str) -> Query:
+def render_query(model: Model, dialect: Dialect, op_time: str, reach: Reach | None = None) -> Query:
     """The query of a batch, with all placeholders filled in, also the date placeholders in names of tables."""
     try:
         expanded = _expand(model.sql, model.dimensions, model.kpis, dialect)
         statement = _parse_query(expanded, dialect)
+        _check_reach(statement, reach)
     except InvalidSql as error:
         raise ModelFailed(f"the SQL of the model: {error}") from None
     names = {table: render_table_name(table, op_time) for table in model.depends_on}
@@ -202,9 +208,36 @@ def _parse_query(expanded: _ExpandedSql, dialect: Dialect) -> exp.Query:
         for forbidden, name in _FORBIDDEN.items():
             if isinstance(node, forbidden):
                 raise InvalidSql(f"{_READ_ONLY}; found {name}")
+        if isinstance(node, exp.Func) and (name := _function_name(node)) in FILE_FUNCTIONS:
+            raise InvalidSql(
+                f"{name.upper()} is refused: a model reads no file of the server and loads no code into it"
+            )
         if isinstance(node, exp.Placeholder) and node.name != _MARK:
             raise InvalidSql(f"unknown parameter {node.sql(dialect)}; the batch is written ${{op_time}}")
     return statement
+
+
+def _function_name(node: exp.Func) -> str:
+    name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+    return name.lower()
+
+
+def _check_reach(statement: exp.Query, reach: Reach | None) -> None:
+    """Refuses every name of a table that must not be read, wherever it stands in the query but as that of a column."""
+    if reach is None:
+        return
+    for table in statement.find_all(exp.Table):
+        refusal = reach.refusal(table.db, table.name) if table.name else None
+        if refusal is None and isinstance(table.this, exp.Func):
+            name = _function_name(table.this)
+            refusal = f"the source platform has no table function {name}" if name.startswith("pragma_") else None
+        if refusal is not None:
+            raise InvalidSql(refusal)
+    for identifier in statement.find_all(exp.Identifier):
+        is_column = isinstance(identifier.parent, exp.Column) and identifier.arg_key == "this"
+        is_new_name = isinstance(identifier.parent, exp.Alias)
+        if not (is_column or is_new_name) and (refusal := reach.refusal("", identifier.name)) is not None:
+            raise InvalidSql(refusal)
 
 
 def _parse_error_text(error: SqlglotError) -> str:

@@ -15,6 +15,7 @@ from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.webhooks import secrets
 from platform_defs.webhooks.addresses import Network, check_url
 from platform_defs.webhooks.encryption import Encryption
+from platform_defs.webhooks.environment_names import TeamReference
 from platform_defs.webhooks.errors import SecretError, UrlRefused
 from platform_defs.webhooks.recipients import DISABLED, ENABLED, MAX_REASON
 
@@ -95,6 +96,19 @@ def find(engine: Engine, subscription_id: int, *, team: str | None = None) -> Su
     return _subscription(row)
 
 
+def references_of_teams(engine: Engine) -> list[TeamReference]:
+    """The environment variables to which enabled subscriptions of tenants refer."""
+    query = select(_table.c.id, _table.c.team_name, _table.c.secret, _table.c.signing_secret).where(
+        _table.c.team_name.is_not(None), _table.c.status == ENABLED
+    )
+    return [
+        TeamReference(row.id, row.team_name, name)
+        for row in read(engine, lambda connection: connection.execute(query).all())
+        for stored in (row.secret, row.signing_secret)
+        if stored is not None and (name := secrets.referenced_variable(stored)) is not None
+    ]
+
+
 def disable(engine: Engine, subscription_id: int, *, reason: str, team: str | None = None) -> Subscription:
     """Pending deliveries that only this subscription wants are not sent any more."""
     return _change(engine, subscription_id, team, {"status": DISABLED, "disabled_reason": reason[:MAX_REASON]})
@@ -171,7 +185,11 @@ def _storable(
         raise InvalidSubscription(field_name, str(error)) from None
     name = secrets.referenced_variable(stored)
     if name is not None and may_reference is not None and not may_reference(name):
-        raise InvalidSubscription(field_name, f"the variable {name} is not one that PLATFORM_WEBHOOK_ENV names")
+        raise InvalidSubscription(
+            field_name,
+            f"a subscription made with this key must not refer to the variable {name}; a tenant's key may refer to"
+            " WEBHOOK_<CODE>__*, a key without tenant to what PLATFORM_WEBHOOK_ENV names",
+        )
     return stored
 
 

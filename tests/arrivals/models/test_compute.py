@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
+from dagster._core.storage.runs.schema import RunStorageSqlMetadata
+from dagster._core.storage.schedules.schema import ScheduleStorageSqlMetadata
 from sqlalchemy import Engine, event, text
 from sqlalchemy.engine import URL
 
@@ -14,6 +17,7 @@ from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.compute import Counts
 from platform_defs.arrivals.models.model import Kpi
 from platform_defs.canonical import canonical_hash
+from platform_defs.source_reach import DAGSTER_TABLES
 from platform_defs.sources import Query, SourceError, Sources
 from platform_defs.store.engine import open_engine, read
 from platform_defs.store.exact_numbers import decimal_text
@@ -225,6 +229,67 @@ def test_a_source_refuses_to_be_written(orders: Engine) -> None:
     ):
         transaction.rows(Query("DELETE FROM orders", {"op_time": BATCH}))
     assert compute_model(orders, model()) == Counts(2, 3)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) AS K FROM api_keys",
+        "SELECT COUNT(*) AS K FROM API_KEYS",
+        "SELECT (SELECT COUNT(*) FROM work) AS K",
+        "WITH x AS (SELECT * FROM metrics_webhook_subscription) SELECT COUNT(*) AS K FROM x",
+        "SELECT COUNT(*) AS K FROM information_schema.tables",
+        "SELECT COUNT(*) AS K FROM mysql.user",
+        "SELECT COUNT(*) AS K FROM elsewhere.orders",
+        "SELECT COUNT(*) AS K FROM sqlite_master",
+        "SELECT COUNT(*) AS K FROM pragma_database_list",
+        "SELECT LENGTH(LOAD_FILE('/etc/hostname')) AS K",
+        "SELECT load_extension('x') AS K",
+    ],
+)
+def test_a_model_on_the_platforms_database_reads_no_table_and_no_file_that_is_not_for_it(
+    orders: Engine, sql: str
+) -> None:
+    with pytest.raises(ModelFailed, match=r"the source platform|is refused|prohibited|not authorized"):
+        compute_model(orders, model(sql, dimensions=[], kpis=[Kpi("K", "", "1")]))
+
+
+def test_a_model_on_the_platforms_database_reads_values_arrivals_and_executions(orders: Engine) -> None:
+    compute_model(orders, model())
+    own = "" if orders.dialect.name == "sqlite" else f"{orders.url.database}."
+    sql = f"SELECT SUM(kpi_value) AS K FROM {own}metrics_kpi_value WHERE kpi_id = 'KD1001'"  # noqa: S608
+    counted = model(sql, dimensions=[], kpis=[Kpi("K", "", "1")], model_id="SECOND")
+    assert compute_model(orders, counted) == Counts(1, 1)
+    assert stored_values(orders)[0] == ("K", {}, 12.5)
+    for table in ("metrics_etl_log", "metrics_task_log"):
+        sql = f"SELECT COUNT(*) AS K FROM {table}"  # noqa: S608
+        assert compute_model(orders, model(sql, dimensions=[], kpis=[Kpi("K", "", "1")])) == Counts(1, 1)
+
+
+def test_sqlite_itself_refuses_what_the_text_may_have_hidden(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path}/platform.db")
+    run_statements(
+        engine, "CREATE TABLE api_keys (k TEXT)", "CREATE TABLE mine (k TEXT)", "INSERT INTO mine VALUES ('x')"
+    )
+    with Sources(engine, {}).read_transaction("platform", 10) as transaction:
+        assert list(transaction.rows(Query("SELECT k FROM mine", {}))[1]) == [("x",)]
+    for sql in (
+        "SELECT k FROM api_keys",
+        "SELECT name FROM sqlite_master",
+        "ATTACH 'x.db' AS x",
+        "PRAGMA user_version",
+    ):
+        with (
+            pytest.raises(SourceError, match=r"prohibited|not authorized"),
+            Sources(engine, {}).read_transaction("platform", 10) as transaction,
+        ):
+            transaction.rows(Query(sql, {}))
+    engine.dispose()
+
+
+def test_the_tables_of_dagster_are_all_known() -> None:
+    stored = (SqlEventLogStorageMetadata, RunStorageSqlMetadata, ScheduleStorageSqlMetadata)
+    assert {name for each in stored for name in each.tables} <= DAGSTER_TABLES
 
 
 @pytest.mark.needs("mysql")

@@ -165,3 +165,20 @@ def test_what_is_stored_already_counts() -> None:
         "models.yaml:2: KPI KD1 is gone from the model, but KC9 builds on it"
     ]
     load(GOOD, KnownKpis({"KD1001": "MODEL-01", "KD1": "MODEL-01"}, {"KC2001": ("KD1",)}))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            "SELECT region, 1 AS KD1001, 2 AS KD1002 FROM webhooks_x JOIN work",
+            "does not read work, a table of the platform",
+        ),
+        ("SELECT region, 1 AS KD1001, 2 AS KD1002 FROM mysql.user", "does not read mysql.user"),
+        ("SELECT region, 1 AS KD1001, LOAD_FILE('/etc/passwd') AS KD1002 FROM mine", "LOAD_FILE is refused"),
+    ],
+)
+def test_a_query_that_reaches_too_far_is_refused_when_it_is_loaded(query: str, expected: str) -> None:
+    line = next(line for line in GOOD.splitlines() if line.strip().startswith("sql:"))
+    file = read_file(GOOD.replace(line, f"    sql: {query}").encode(), "models.yaml")
+    assert [expected in str(problem) for problem in file.problems] == [True]

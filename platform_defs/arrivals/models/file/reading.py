@@ -10,6 +10,7 @@ from platform_defs.arrivals.models.kpi_expressions import KPI_ID
 from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query
 from platform_defs.arrivals.partitions import PERIODS
+from platform_defs.source_reach import Reach
 from platform_defs.sources import PLATFORM_SOURCE
 from platform_defs.yaml_lines import Fields, NotYaml, Problem, Text, read_document
 
@@ -100,7 +101,9 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
     sql = fields.text("sql")
     if sql is not None and kpis is not None:
         try:
-            check_query(sql.value, [dimension.value for dimension in dimensions], kpis)
+            reads_platform = source is None or source.value == PLATFORM_SOURCE
+            reach = Reach(schema=None) if reads_platform else None
+            check_query(sql.value, [dimension.value for dimension in dimensions], kpis, reach)
         except InvalidSql as error:
             fields.problem(sql.line, f"sql: {error}")
     if len(file.problems) == before and model_id and name and sql and kpis:
