@@ -2,9 +2,9 @@
 
 from dagster import Definitions
 
-from assets import arrivals, chains, ingest, lineage, selfcheck, webhooks
+from assets import arrivals, chains, ingest, lineage, selfcheck, upkeep, webhooks
 
-SYSTEMS = (arrivals, chains, ingest, lineage, selfcheck, webhooks)
+SYSTEMS = (arrivals, chains, ingest, lineage, selfcheck, webhooks, upkeep)
 
 
 def definitions() -> Definitions:

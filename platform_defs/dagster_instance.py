@@ -78,7 +78,16 @@ def _defaults(settings: Settings) -> dict[str, Any]:
             "poll_interval_seconds": 15,
             "free_slots_after_run_end_seconds": 60,
         },
+        **_tick_retention(settings.dagster_retention_days),
     }
+
+
+def _tick_retention(days: int) -> dict[str, Any]:
+    """Dagster deletes old ticks itself. Sensors that find nothing to do write forty thousand a day."""
+    if days == 0:
+        return {}
+    purge = {"purge_after_days": {"skipped": 1, "started": days, "success": days, "failure": days}}
+    return {"retention": {"sensor": purge, "schedule": purge}}
 
 
 def write_workspace(settings: Settings, host: str, port: int) -> Path:

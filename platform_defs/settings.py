@@ -37,6 +37,12 @@ class Settings(BaseSettings):
     dagster_config: Path | None = Field(
         None, description="YAML file whose keys replace ours in dagster.yaml, such as run_launcher or retention"
     )
+    dagster_retention_days: int = Field(
+        90,
+        ge=0,
+        le=MAX_DAYS,
+        description="Days that Dagster's finished runs, events and ticks are kept; 0 means for ever",
+    )
     dagster_db_url: str = Field("", description="Dagster's own database; empty means derived from db_url")
     gateway_keys: str = Field("", description="Gateway public keys: kid=file:PATH,… (current and previous)")
     gateway_issuer: str = Field("", description="Expected iss of gateway assertions")

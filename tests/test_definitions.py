@@ -15,6 +15,7 @@ JOBS = [
     "arrival_report",
     "arrivals_retention",
     "chain_run",
+    "dagster_retention",
     "ingest_drain",
     "lineage_apply",
     "lineage_retention",
@@ -23,7 +24,7 @@ JOBS = [
     "webhook_send",
 ]
 SENSORS = ["arrivals", "chains", "ingest_upkeep", "lineage_observations", "lineage_recovery", "work_recovery"]
-SCHEDULES = ["arrivals_retention_nightly", "lineage_retention_nightly"]
+SCHEDULES = ["arrivals_retention_nightly", "dagster_retention_nightly", "lineage_retention_nightly"]
 RESOURCES = ["database", "graph", "http", "ingest", "model_execution"]
 
 

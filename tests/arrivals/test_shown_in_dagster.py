@@ -1,5 +1,6 @@
 """What Dagster shows of executions: failed partitions, why a run was made, periods, and the check of failed batches."""
 
+import importlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,8 +8,9 @@ from dagster import AssetCheckEvaluation, AssetCheckKey, AssetKey, DagsterRunSta
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 
+import platform_defs.definitions
 from assets.arrivals import model_assets
 from assets.arrivals.jobs import model_run
 from assets.arrivals.names import OP_TIMES, batches_of
@@ -18,8 +20,9 @@ from platform_defs.arrivals.sweep import sweep_arrivals
 from platform_defs.runner.closing import close_run_and_row
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.runner.recorded_runs import record_plan, trigger_of
-from platform_defs.store.engine import transact
+from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_model, metrics_task_log
+from platform_defs.store.tables.work import work
 from platform_defs.work import rows
 from platform_defs.work.jobs import TRIGGER_TAG
 from sensors.arrivals import arrivals
@@ -191,3 +194,15 @@ def test_a_model_with_a_period_has_those_batches_alone_and_runs_the_others_witho
 def test_a_batch_is_listed_with_all_batches_and_with_those_of_its_period(op_time: str, names: set[str]) -> None:
     assert partitions_by_name([op_time]).keys() == names
     assert partition_of(op_time, "month") is None
+
+
+def test_ticks_without_arrivals_write_no_run_and_no_event(home: Home) -> None:
+    sensors = importlib.reload(platform_defs.definitions).defs.get_repository_def().sensor_defs
+    assert len(sensors) >= 6
+    for _ in range(3):
+        for each in sensors:
+            with build_sensor_context(instance=home.instance) as context:
+                assert each.evaluate_tick(context).run_requests == []
+    assert read(home.engine, lambda connection: connection.scalar(select(func.count()).select_from(work))) == 0
+    assert home.instance.get_runs_count() == 0
+    assert home.instance.all_asset_keys() == []

@@ -1,0 +1,26 @@
+"""The upkeep of Dagster's own tables: what is beyond its retention is deleted every night."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from dagster import Definitions, OpExecutionContext, job, op
+
+from platform_defs.dagster_storage.retention import prune
+from platform_defs.settings import Settings
+
+
+@op
+def prune_dagster(context: OpExecutionContext) -> None:
+    """Deletes finished runs and events beyond PLATFORM_DAGSTER_RETENTION_DAYS, but no partition's last result."""
+    pruned = prune(context.instance, days=Settings.load().dagster_retention_days, at=datetime.now(UTC))
+    context.log.info(f"deleted {pruned}")
+    context.add_output_metadata(asdict(pruned))
+
+
+@job(description="Deletes what Dagster keeps beyond its retention; the last result of each partition stays.")
+def dagster_retention() -> None:
+    prune_dagster()
+
+
+def definitions() -> Definitions:
+    return Definitions(jobs=[dagster_retention])

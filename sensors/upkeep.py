@@ -1,0 +1,16 @@
+"""The nightly schedule that keeps Dagster's own tables bounded."""
+
+from dagster import DefaultScheduleStatus, Definitions, ScheduleDefinition
+
+from assets.upkeep import dagster_retention
+
+
+def definitions() -> Definitions:
+    nightly = ScheduleDefinition(
+        name="dagster_retention_nightly",
+        job=dagster_retention,
+        cron_schedule="31 3 * * *",
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+    )
+    return Definitions(schedules=[nightly])
