@@ -1,8 +1,17 @@
-"""The sensor of chains: goes on with runs whose process is gone, and wakes nodes whose table has arrived."""
+"""The sensor of chains, for runs whose process is gone and nodes whose table has arrived; and the nightly schedule."""
 
-from dagster import DefaultSensorStatus, Definitions, SensorEvaluationContext, SkipReason, sensor
+from dagster import (
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    Definitions,
+    ScheduleDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+    sensor,
+)
 
 from assets.chains.jobs import chain_run
+from assets.chains.retention import chains_retention
 from platform_defs.chain_nodes.arrival import wake_arrived
 from platform_defs.chains.runs.recovery import continue_runs
 from platform_defs.settings import Settings
@@ -23,4 +32,11 @@ def chains(context: SensorEvaluationContext) -> SkipReason:
 
 
 def definitions() -> Definitions:
-    return Definitions(sensors=[chains])
+    nightly = ScheduleDefinition(
+        name="chains_retention_nightly",
+        job=chains_retention,
+        cron_schedule="41 3 * * *",
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+    )
+    return Definitions(sensors=[chains], schedules=[nightly])

@@ -15,6 +15,7 @@ JOBS = [
     "arrival_report",
     "arrivals_retention",
     "chain_run",
+    "chains_retention",
     "dagster_retention",
     "ingest_drain",
     "lineage_apply",
@@ -24,7 +25,12 @@ JOBS = [
     "webhook_send",
 ]
 SENSORS = ["arrivals", "chains", "ingest_upkeep", "lineage_observations", "lineage_recovery", "work_recovery"]
-SCHEDULES = ["arrivals_retention_nightly", "dagster_retention_nightly", "lineage_retention_nightly"]
+SCHEDULES = [
+    "arrivals_retention_nightly",
+    "chains_retention_nightly",
+    "dagster_retention_nightly",
+    "lineage_retention_nightly",
+]
 RESOURCES = ["database", "graph", "http", "ingest", "model_execution"]
 
 

@@ -22,6 +22,8 @@ def server_environment(url: URL) -> dict[str, str]:
 
 # webhook receivers of the tests listen on loopback, which is refused unless an operator allows it
 WEBHOOKS = {"PLATFORM_WEBHOOK_ALLOW": "127.0.0.0/8"}
+# and so are the servers that http nodes of chains ask
+CHAINS = {"PLATFORM_HTTP_ALLOW": "127.0.0.0/8"}
 
 BACKENDS = (
     pytest.param("embedded"),
@@ -35,7 +37,7 @@ def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("platform")
     tree = copy_with_probes(folder / "tree")
     names: list[str] = []
-    environment = dict(WEBHOOKS)
+    environment = WEBHOOKS | CHAINS
     if request.param == "servers":
         url, names = new_database("mysql", folder)
         environment |= server_environment(url)

@@ -1,0 +1,23 @@
+"""The nightly job of chains: forgets runs that ended long ago."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from dagster import OpExecutionContext, job, op
+
+from platform_defs.chains.retention import forget_old_rows
+from platform_defs.settings import Settings
+from resources.database import DatabaseResource
+
+
+@op
+def forget_old_runs(context: OpExecutionContext, database: DatabaseResource) -> None:
+    """Deletes ended runs with their nodes, the audit and request keys, beyond their retention."""
+    counts = forget_old_rows(database.engine, days=Settings.load().chain_retention_days, at=datetime.now(UTC))
+    context.log.info(f"forgot {counts}")
+    context.add_output_metadata(asdict(counts))
+
+
+@job(description="Forgets runs of chains that ended long ago, with their nodes, and the audit of that time.")
+def chains_retention() -> None:
+    forget_old_runs()
