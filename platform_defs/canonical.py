@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
+from json.encoder import encode_basestring
 from typing import Any
 
 # made once: json.dumps would make an encoder for each value
@@ -20,3 +22,8 @@ def sha256_hex(text: str) -> str:
 
 def canonical_hash(value: Any) -> str:
     return sha256_hex(canonical_json(value))
+
+
+def canonical_hash_of_texts(texts: Sequence[str]) -> str:
+    """What canonical_hash gives for a list of texts, in half the time."""
+    return sha256_hex(f"[{','.join(map(encode_basestring, texts))}]")

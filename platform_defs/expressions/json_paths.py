@@ -46,16 +46,12 @@ class Path:
     text: str
     # names and indexes only: it finds at most one value
     is_singular: bool
-    _find: Callable[[Any], Values] = field(repr=False, compare=False)
-    _find_first: Callable[[Any], Any] = field(repr=False, compare=False)
-
-    def values(self, document: Any) -> Values:
-        """Everything that the path finds, in the document's order; empty if it finds nothing."""
-        return self._find(document)
-
-    def first(self, document: Any) -> Any:
-        """The first value that the path finds; None if there is none, or if it is null."""
-        return self._find_first(document)
+    # everything that the path finds, in the document's order; empty if it finds nothing
+    values: Callable[[Any], Values] = field(repr=False, compare=False)
+    # the first value that the path finds; None if there is none, or if it is null
+    first: Callable[[Any], Any] = field(repr=False, compare=False)
+    # of a path that is one name alone: that name
+    name: str | None = field(default=None, repr=False, compare=False)
 
 
 def compile_path(text: str) -> Path:
@@ -70,8 +66,8 @@ def compile_path(text: str) -> Path:
         return Path(text, query.singular_query(), *_library_closures(query, text))
     names_and_indexes = [step for step in steps if not isinstance(step, _Wildcard)]
     if len(names_and_indexes) == len(steps):
-        walk = _walk(names_and_indexes)
-        return Path(text, True, _stages(steps), walk)
+        name = steps[0] if len(steps) == 1 and isinstance(steps[0], str) else None
+        return Path(text, True, _stages(steps), _walk(names_and_indexes), name)
     find = _stages(steps)
     return Path(text, False, find, lambda document: next(iter(find(document)), None))
 

@@ -33,7 +33,8 @@ def open_gate_engine(url: URL | str, *, pool_size: int = 4) -> Engine:
     """Connections for a gate of its own.
 
     Each statement commits by itself, so that a process that hangs never holds the row that all others need; and a
-    database that does not answer is given up soon, because the gate has something to fall back to.
+    database that does not answer is given up soon, because the gate has something to fall back to. A machine that
+    loses its power sends no request either: the last bookings need not survive that.
     """
     return open_engine(
         url,
@@ -41,6 +42,7 @@ def open_gate_engine(url: URL | str, *, pool_size: int = 4) -> Engine:
         socket_timeout=5,
         patience=Patience(connect=2, pool=5, sqlite_busy=5),
         autocommit=True,
+        survives_power_loss=False,
     )
 
 

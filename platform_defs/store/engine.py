@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from platform_defs.errors import one_line
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.mysql_driver import keep_statements_as_written
+from platform_defs.store.types import JsonText
 
 T = TypeVar("T")
 
@@ -48,15 +49,17 @@ def open_engine(
     socket_timeout: int | None = SOCKET_TIMEOUT_S,
     patience: Patience = Patience(),  # noqa: B008  # frozen
     autocommit: bool = False,
+    survives_power_loss: bool = True,
 ) -> Engine:
     """An engine with the settings the platform relies on; it connects on first use.
 
     socket_timeout bounds one statement; only a migration, which may rebuild a large table, goes without. autocommit
     makes each statement its own transaction on a server: what is locked is then never held by a client that hangs.
+    On SQLite, rows that need not survive a power loss need not wait for the disk; they survive kill -9 all the same.
     """
     url = make_url(url)
     if url.get_backend_name() == "sqlite":
-        return _open_sqlite(url, pool_size, patience)
+        return _open_sqlite(url, pool_size, patience, "FULL" if survives_power_loss else "NORMAL")
     return _open_mysql(url, pool_size, socket_timeout, patience, autocommit)
 
 
@@ -149,10 +152,14 @@ def _count_bytes(params: Any) -> int:
 
 
 # made once: json.dumps would make an encoder for each value
-_dump_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def _open_sqlite(url: URL, pool_size: int, patience: Patience) -> Engine:
+def _dump_json(value: Any) -> str:
+    return value.text if isinstance(value, JsonText) else _encode_json(value)
+
+
+def _open_sqlite(url: URL, pool_size: int, patience: Patience, synchronous: str) -> Engine:
     engine = create_engine(
         url,
         connect_args={"timeout": patience.sqlite_busy, "check_same_thread": False},
@@ -167,7 +174,7 @@ def _open_sqlite(url: URL, pool_size: int, patience: Patience) -> Engine:
         # the driver's own BEGIN is deferred: two transactions that read and then write would fail instead of waiting
         connection.isolation_level = None
         _switch_to_wal(connection)
-        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+        for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")

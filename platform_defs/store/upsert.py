@@ -1,8 +1,9 @@
 """Portable multi-row upsert: one statement per chunk on MySQL, MariaDB and SQLite, with the same outcome on each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, UniqueConstraint, case
@@ -25,6 +26,49 @@ MAX_BYTES = 8 * 1024 * 1024
 SQLITE_MAX_VARIABLES = 32_000
 
 
+@dataclass(frozen=True)
+class Upsert:
+    """An upsert that is used again and again: its statement is compiled once for each dialect and set of columns.
+
+    `key` is a unique key of the table. `update` says what changes in an existing row: None all given columns but the
+    key, a list of columns, "nothing", or a function from the incoming row's columns to {column: expression} in which
+    `table.c.x` is the existing value. `when` limits the update to rows for which the condition holds. A column that is
+    maintained on update (updated_at) is set too. On MySQL a clash with another unique key than `key` also updates; on
+    SQLite it is an error.
+    """
+
+    table: Table
+    key: Sequence[str]
+    update: Update = None
+    when: Callable[[Incoming], ColumnElement[bool]] | None = None
+    _compiled: dict[tuple[Any, ...], "_OneRow"] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Inserts the rows or updates those whose key exists, as if one after the other; returns how many were sent.
+
+        All rows name the same columns.
+        """
+        if not rows:
+            return 0
+        columns, dialect = tuple(rows[0]), connection.dialect
+        _check_columns(self.table, columns, rows)
+        one = self._one_row(dialect, columns)
+        for chunk in _chunks(_bound_rows(one, rows, dialect), dialect):
+            statement = f"{one.head}{', '.join([one.group] * len(chunk))}{one.tail}"
+            connection.exec_driver_sql(statement, (*chain.from_iterable(chunk), *one.tail_values))
+        return len(rows)
+
+    def _one_row(self, dialect: Dialect, columns: tuple[str, ...]) -> "_OneRow":
+        # MariaDB has types of its own under the name of MySQL
+        place = (dialect.name, getattr(dialect, "is_mariadb", False), columns)
+        found = self._compiled.get(place)
+        if found is None:
+            _check_key(self.table, self.key)
+            statement = _statement(dialect, self.table, list(columns), self.key, self.update, self.when)
+            found = self._compiled[place] = _compile_one_row(dialect, self.table, statement, list(columns))
+        return found
+
+
 def upsert(
     connection: Connection,
     table: Table,
@@ -34,29 +78,11 @@ def upsert(
     update: Update = None,
     when: Callable[[Incoming], ColumnElement[bool]] | None = None,
 ) -> int:
-    """Inserts the rows or updates those whose key exists, as if one after the other; returns how many were sent.
-
-    All rows name the same columns. `key` is a unique key of the table. `update` says what changes in an existing row:
-    None all given columns but the key, a list of columns, "nothing", or a function from the incoming row's columns to
-    {column: expression} in which `table.c.x` is the existing value. `when` limits the update to rows for which the
-    condition holds. A column that is maintained on update (updated_at) is set too. On MySQL a clash with another
-    unique key than `key` also updates; on SQLite it is an error.
-    """
-    if not rows:
-        return 0
-    columns = list(rows[0])
-    _check_rows(table, columns, rows, key)
-    dialect = connection.dialect
-    one = _compile_one_row(dialect, _statement(dialect, table, columns, key, update, when), columns)
-    for chunk in _chunks_by_size(
-        _bind_rows(dialect, table, one.columns, rows), dialect, len(columns), len(one.tail_values)
-    ):
-        statement = f"{one.head}{', '.join([one.group] * len(chunk))}{one.tail}"
-        connection.exec_driver_sql(statement, (*(value for row in chunk for value in row), *one.tail_values))
-    return len(rows)
+    """An `Upsert` that is used once."""
+    return Upsert(table, key, update, when).run(connection, rows)
 
 
-def _check_rows(table: Table, columns: list[str], rows: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
+def _check_key(table: Table, key: Sequence[str]) -> None:
     unique = [
         {column.name for column in constraint.columns}
         for constraint in (table.primary_key, *table.constraints)
@@ -65,6 +91,9 @@ def _check_rows(table: Table, columns: list[str], rows: Sequence[Mapping[str, An
     unique += [{column.name for column in index.columns} for index in table.indexes if index.unique]
     if set(key) not in unique:
         raise ValueError(f"{', '.join(key)} is no unique key of {table.name}")
+
+
+def _check_columns(table: Table, columns: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> None:
     expected = set(columns)
     for row in rows:
         if row.keys() != expected:
@@ -133,13 +162,15 @@ class _OneRow:
     """The statement for one row, cut around its group of values so that the group can be repeated."""
 
     columns: list[str]
+    # of each column: what turns a value into the driver's, None where it stays as it is
+    processors: Sequence[Callable[[Any], Any] | None]
     head: str
     group: str
     tail: str
     tail_values: list[Any]
 
 
-def _compile_one_row(dialect: Dialect, statement: Insert, columns: list[str]) -> _OneRow:
+def _compile_one_row(dialect: Dialect, table: Table, statement: Insert, columns: list[str]) -> _OneRow:
     # compiling all rows would cost more than sending them: SQLAlchemy spends 100 ms on 1,000 rows
     compiled = statement.compile(dialect=dialect, column_keys=columns)
     assert isinstance(compiled, SQLCompiler)
@@ -151,7 +182,9 @@ def _compile_one_row(dialect: Dialect, statement: Insert, columns: list[str]) ->
     tail_values = [
         _bind_value(dialect, compiled.binds[name].type, compiled.params[name]) for name in names[len(columns) :]
     ]
-    return _OneRow(names[: len(columns)], head, group, tail, tail_values)
+    bound = names[: len(columns)]
+    processors = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in bound]
+    return _OneRow(bound, processors, head, group, tail, tail_values)
 
 
 def _bind_value(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> Any:
@@ -159,39 +192,48 @@ def _bind_value(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> Any:
     return value if process is None else process(value)
 
 
-def _bind_rows(
-    dialect: Dialect, table: Table, columns: list[str], rows: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[Any, ...]]:
-    """The rows as the driver takes them: each value converted by the type of its column."""
-    processors = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in columns]
-    pairs = list(zip(columns, processors, strict=True))
-    for row in rows:
-        yield tuple(row[name] if process is None else process(row[name]) for name, process in pairs)
+def _bound_rows(one: _OneRow, rows: Sequence[Mapping[str, Any]], dialect: Dialect) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows as the driver takes them, in parts that fit one statement by their number.
+
+    Column by column: a page of records has a hundred rows of the same few columns.
+    """
+    most = MAX_ROWS
+    if not is_mysql(dialect):
+        most = max(1, min(MAX_ROWS, (SQLITE_MAX_VARIABLES - len(one.tail_values)) // len(one.columns)))
+    pairs = list(zip(one.columns, one.processors, strict=True))
+    for start in range(0, len(rows), most):
+        part = rows[start : start + most]
+        bound = [
+            [row[name] for row in part] if process is None else [process(row[name]) for row in part]
+            for name, process in pairs
+        ]
+        yield list(zip(*bound, strict=True))
 
 
-def _chunks_by_size(
-    rows: Iterator[tuple[Any, ...]], dialect: Dialect, width: int, extra: int
-) -> Iterator[list[tuple[Any, ...]]]:
-    max_rows, max_bytes = MAX_ROWS, MAX_BYTES
+def _chunks(parts: Iterator[list[tuple[Any, ...]]], dialect: Dialect) -> Iterator[list[tuple[Any, ...]]]:
+    """The same rows in statements that are not too large."""
+    max_bytes = MAX_BYTES
     if is_mysql(dialect):
         # escaping may double the length of a text, so a quarter of the limit leaves room
         max_bytes = min(MAX_BYTES, getattr(dialect, "platform_packet_limit", MAX_BYTES * 4) // 4)
-    else:
-        max_rows = max(1, min(MAX_ROWS, (SQLITE_MAX_VARIABLES - extra) // width))
-    chunk: list[tuple[Any, ...]] = []
-    size = 0
-    for row in rows:
-        row_size = sum(_estimate_bytes(value) for value in row)
-        if chunk and (len(chunk) >= max_rows or size + row_size > max_bytes):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(row)
-        size += row_size
-    if chunk:
+    for part in parts:
+        chunk: list[tuple[Any, ...]] = []
+        size = 0
+        for row in part:
+            row_size = _estimate_bytes(row)
+            if chunk and size + row_size > max_bytes:
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(row)
+            size += row_size
         yield chunk
 
 
-def _estimate_bytes(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value) if value.isascii() else 4 * len(value)
-    return len(value) if isinstance(value, bytes) else 32
+def _estimate_bytes(row: tuple[Any, ...]) -> int:
+    size = 32 * len(row)
+    for value in row:
+        if isinstance(value, str):
+            size += len(value) if value.isascii() else 4 * len(value)
+        elif isinstance(value, bytes):
+            size += len(value)
+    return size

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, bindparam, func, insert, or_, select, update
 
 from platform_defs.ingest.codes import RunStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
@@ -21,6 +21,11 @@ HEARTBEAT = timedelta(seconds=15)
 PER_PARTITION = 4
 _LEASED = (TaskStatus.DISPATCHED, TaskStatus.EXECUTING)
 _task = ing_task.c
+_HELD = (
+    select(_task.lease_owner, _task.status_code, _task.retry_count, _task.expr_hash, _task.schedule_instance_id)
+    .where(_task.id == bindparam("task_id"))
+    .with_for_update()
+)
 # Source, endpoint and operation: executors are fair between them.
 Partition = tuple[str, str, str]
 
@@ -83,9 +88,9 @@ def renew_leases(engine: Engine, owner: str, task_ids: Sequence[int], now: datet
     transact(engine, lambda connection: connection.execute(update(ing_task).where(mine).values(values)))
 
 
-def fence(connection: Connection, leased: LeasedTask) -> Row[Any]:
+def fence(connection: Connection, leased: LeasedTask) -> Row[Any, Any, Any, Any, Any]:
     """Holds the task until the transaction ends; raises LeaseLost where it is no longer ours to write for."""
-    task = connection.execute(select(ing_task).where(_task.id == leased.task_id).with_for_update()).one()
+    task = connection.execute(_HELD, {"task_id": leased.task_id}).one()
     if task.lease_owner != leased.owner or task.status_code not in _LEASED or task.retry_count != leased.attempt_no:
         raise LeaseLost(f"task {leased.task_id} is {task.status_code} and held by {task.lease_owner or 'nobody'}")
     return task

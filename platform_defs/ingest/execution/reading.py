@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from platform_defs.expressions.errors import UnreadableTime
@@ -45,7 +46,9 @@ class ResponseReader:
         self._ignores_case = response.id_ignores_case
         self._updated, self._updated_path = _optional_path(response.updated_at_path), response.updated_at_path
         self._times: InstantReader = compile_instants(response.updated_at_formats or ("AUTO",), response.timezone)
-        self._output = [(field.name, compile_path(field.path)) for field in output]
+        paths = [(field.name, compile_path(field.path)) for field in output]
+        # name in the record, name in the item where the path is nothing else, and the path
+        self._output = [(name, path.name, path.first) for name, path in paths]
         self._has_more = _optional_path(None if pagination is None else pagination.has_more_path)
         self._total = _optional_path(None if pagination is None else pagination.total_path)
         self._next_token = _optional_path(None if pagination is None else pagination.next_token_path)
@@ -110,20 +113,27 @@ class ResponseReader:
     def _mapped(self, item: Any) -> Any:
         if not self._output:
             return item
-        return {name: path.first(item) for name, path in self._output}
+        if not isinstance(item, dict):
+            return {name: first(item) for name, _, first in self._output}
+        get = item.get
+        return {name: first(item) if plain is None else get(plain) for name, plain, first in self._output}
 
 
 def check_body(call: CallSpec, document: Any) -> None:
     """Raises where a body is an error, or no answer at all, although its status says that all is well."""
     for path in call.response.error_paths:
-        message = compile_path(path).first(document)
+        message = _compiled(path).first(document)
         if message not in (None, "", [], {}):
             raise ResponseError(
                 ErrorLevel.TRANSIENT, "ERROR_IN_BODY", f"the source says at {path}: {str(message)[:200]}"
             )
     for path in call.response.required_paths:
-        if not compile_path(path).values(document):
+        if not _compiled(path).values(document):
             raise ResponseError(ErrorLevel.TRANSIENT, "NO_ANSWER", f"the answer has nothing at {path}")
+
+
+# a handful for each endpoint, asked for every page
+_compiled = lru_cache(maxsize=1024)(compile_path)
 
 
 def _optional_path(text: str | None) -> Path | None:

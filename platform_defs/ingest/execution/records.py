@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, select, update
+import orjson
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, update
 
-from platform_defs.canonical import canonical_hash
+from platform_defs.canonical import canonical_hash, canonical_hash_of_texts
 from platform_defs.ingest.codes import BatchStatus, Operation
 from platform_defs.ingest.execution.leases import LeasedTask, fence
 from platform_defs.ingest.execution.pages import PagePosition
@@ -17,12 +18,32 @@ from platform_defs.ingest.planning.signals import close_signals
 from platform_defs.ingest.spec.model import Spec
 from platform_defs.ingest.spec.snapshot import instant_text
 from platform_defs.store.tables.ingest import ing_outbox, ing_record, ing_record_quarantine, ing_task_run_batch
-from platform_defs.store.upsert import upsert
+from platform_defs.store.types import JsonText
+from platform_defs.store.upsert import Upsert, upsert
 
 INSERTED = "RECORD_INSERTED"
 UPDATED = "RECORD_UPDATED"
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-_RECORD_KEY = ("provenance_code", "endpoint_name", "provider_id")
+_record = ing_record.c
+# compiled once: they run for every page
+_STORED = (
+    select(_record.provider_id, _record.updated_at, _record.expr_hash)
+    .where(
+        _record.provenance_code == bindparam("source"),
+        _record.endpoint_name == bindparam("endpoint"),
+        _record.provider_id.in_(bindparam("ids", expanding=True)),
+    )
+    .order_by(_record.provider_id)
+    .with_for_update()
+)
+_STORE_RECORDS = Upsert(
+    ing_record,
+    key=("provenance_code", "endpoint_name", "provider_id"),
+    update=("updated_at", "record", "expr_hash", "run_id", "batch_id", "modified_at"),
+    # asked once more: a record that did not exist a moment ago may have been stored by another slice meanwhile
+    when=lambda incoming: incoming.updated_at >= _record.updated_at,
+)
+_PUBLISH_CHANGES = Upsert(ing_outbox, key=("idempotent_key",), update="nothing")
 
 
 @dataclass(frozen=True)
@@ -134,7 +155,7 @@ def _insert_batch(
         "committed_at": now,
         "stats": _stats(batch, counts),
     }
-    (batch_id,) = connection.execute(insert(ing_task_run_batch).values(row)).inserted_primary_key or (0,)
+    (batch_id,) = connection.execute(insert(ing_task_run_batch), row).inserted_primary_key or (0,)
     return int(batch_id)
 
 
@@ -165,11 +186,10 @@ def _time(record: Record) -> datetime:
 
 
 def _mine(spec: Spec, ids: Sequence[str]) -> ColumnElement[bool]:
-    table = ing_record.c
     return and_(
-        table.provenance_code == spec.provenance_code,
-        table.endpoint_name == spec.endpoint_name,
-        table.provider_id.in_(ids),
+        _record.provenance_code == spec.provenance_code,
+        _record.endpoint_name == spec.endpoint_name,
+        _record.provider_id.in_(ids),
     )
 
 
@@ -177,10 +197,9 @@ def _stored_versions(connection: Connection, spec: Spec, ids: Sequence[str]) -> 
     """Locked, so that what is counted and published as a change is one."""
     if not ids:
         return {}
-    table = ing_record.c
-    query = select(table.provider_id, table.updated_at, table.expr_hash).where(_mine(spec, ids))
-    rows = connection.execute(query.order_by(table.provider_id).with_for_update())
-    return {row.provider_id: (row.updated_at, row.expr_hash) for row in rows}
+    named = {"source": spec.provenance_code, "endpoint": spec.endpoint_name, "ids": ids}
+    rows = connection.execute(_STORED, named)
+    return {provider_id: (updated_at, expr_hash) for provider_id, updated_at, expr_hash in rows}
 
 
 def _replaces(record: Record, stored: tuple[datetime, str | None] | None, mapping: str) -> bool:
@@ -207,7 +226,7 @@ def _store(
             "provider_id": provider_id,
             "id_number": id_number(provider_id),
             "updated_at": record.updated_at,
-            "record": record.document,
+            "record": _json_text(record.document),
             "expr_hash": mapping,
             "run_id": run_id,
             "batch_id": batch_id,
@@ -215,15 +234,15 @@ def _store(
         }
         for provider_id, record in sorted(changed.items())
     ]
-    table = ing_record.c
-    changing = ["updated_at", "record", "expr_hash", "run_id", "batch_id", "modified_at"]
+    _STORE_RECORDS.run(connection, rows)
 
-    def is_not_older(incoming: Any) -> ColumnElement[bool]:
-        found: ColumnElement[bool] = incoming.updated_at >= table.updated_at
-        return found
 
-    # asked once more: a record that did not exist a moment ago may have been stored by another slice meanwhile
-    upsert(connection, ing_record, rows, key=list(_RECORD_KEY), update=changing, when=is_not_older)
+def _json_text(document: Any) -> Any:
+    """The document as it is stored; one that the fast encoder does not know is left to the database's own."""
+    try:
+        return JsonText(orjson.dumps(document).decode())
+    except TypeError:
+        return document
 
 
 def _publish(
@@ -236,22 +255,24 @@ def _publish(
     mapping: str,
 ) -> None:
     """Events for downstream systems: which record changed and to which version; the record itself is in its table."""
-    rows = [
-        {
-            "provenance_code": spec.provenance_code,
-            "endpoint_name": spec.endpoint_name,
-            "provider_id": provider_id,
-            "event_type": UPDATED if provider_id in before else INSERTED,
-            "payload": {"providerId": provider_id, "updatedAt": instant_text(_time(record)), "exprHash": mapping},
-            "idempotent_key": canonical_hash(
-                [spec.provenance_code, spec.endpoint_name, provider_id, instant_text(_time(record)), mapping]
-            ),
-            "run_id": run_id,
-            "batch_id": batch_id,
-        }
-        for provider_id, record in changed.items()
-    ]
-    upsert(connection, ing_outbox, rows, key=["idempotent_key"], update="nothing")
+    rows = []
+    for provider_id, record in changed.items():
+        updated_at = instant_text(_time(record))
+        payload = {"providerId": provider_id, "updatedAt": updated_at, "exprHash": mapping}
+        version = [spec.provenance_code, spec.endpoint_name, provider_id, updated_at, mapping]
+        rows.append(
+            {
+                "provenance_code": spec.provenance_code,
+                "endpoint_name": spec.endpoint_name,
+                "provider_id": provider_id,
+                "event_type": UPDATED if provider_id in before else INSERTED,
+                "payload": _json_text(payload),
+                "idempotent_key": canonical_hash_of_texts(version),
+                "run_id": run_id,
+                "batch_id": batch_id,
+            }
+        )
+    _PUBLISH_CHANGES.run(connection, rows)
 
 
 def _set_aside(connection: Connection, spec: Spec, leased: LeasedTask, batch: Batch, batch_id: int, task: Any) -> None:
