@@ -1,10 +1,12 @@
 """Ingest against a bare loop for the same pages, two executors against one, four pickers against one, and memory.
 
-    .venv/bin/python -m bench.ingest [--pages N] [--store sqlite|mysql]
+    .venv/bin/python -m bench.ingest [--pages N] [--store sqlite|mysql] [--dlt PYTHON]
 
-500 pages of 100 Crossref items come from the demo source, which runs as a process of its own. The bare loop is httpx,
-orjson and executemany with one transaction a page; ingest does the same with its whole ledger: rate gate, leases,
-batches, outbox, quarantine, cursor. Each measurement runs in a fresh process, so that memory and CPU are its own.
+500 pages of 100 Crossref items, those of ten days, come from the demo source, which runs as a process of its own. The
+bare loop is httpx, orjson and executemany with one transaction a page; ingest does the same with its whole ledger: rate
+gate, leases, batches, outbox, quarantine, cursor. It is measured as the platform runs it, with four windows at a time,
+and with one window after the other. `--dlt` names the Python of a venv with `dlt[sqlalchemy]` and `pymysql`: dlt's
+rest_api then merges the same pages. Each measurement runs in a fresh process, so that memory and CPU are its own.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from platform_defs.demo_source.registry import load_demo_sources
 from platform_defs.http_door.door import Door
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.execution.executor import Executor
-from platform_defs.ingest.execution.leases import lease_tasks
+from platform_defs.ingest.execution.leases import PER_PARTITION, lease_tasks
 from platform_defs.ingest.planning.planner import plan_bucket, plan_window
 from platform_defs.ingest.planning.update_candidates import id_slices
 from platform_defs.ingest.planning.windows import Window
@@ -42,6 +44,7 @@ from tests.ingest.demo.harvest import DAY, NOW, Harvester
 from tests.needs import Absent, find
 
 PAGE = 100
+DAYS = 10
 LATENCY_MS = 50
 PICKS = 300
 WINDOWS = 50
@@ -60,6 +63,10 @@ class Measured:
         return f"{speed:8.0f} records/s {per_cpu:8.0f} per CPU second, {self.grown_mb:5.0f} MB above import"
 
 
+def days() -> list[Window]:
+    return [Window(DAY.start - timedelta(days=back), DAY.end - timedelta(days=back)) for back in range(DAYS)]
+
+
 def bare_loop(database: str, url: str) -> int:
     """What somebody would write who needs the records once and nothing else."""
     engine = open_engine(database)
@@ -67,28 +74,40 @@ def bare_loop(database: str, url: str) -> int:
     cursor, mark = raw.cursor(), "?" if engine.dialect.name == "sqlite" else "%s"
     cursor.execute("CREATE TABLE bare (doi VARCHAR(190) PRIMARY KEY, updated VARCHAR(32), record TEXT)")
     statement = f"REPLACE INTO bare VALUES ({mark}, {mark}, {mark})"  # noqa: S608  # nothing of it comes from outside
-    day, token, count = f"{DAY.start:%F}", "*", 0
+    count = 0
     with httpx.Client() as client:
-        while True:
-            params = {"filter": f"from-index-date:{day},until-index-date:{day}", "rows": str(PAGE), "cursor": token}
-            message = orjson.loads(client.get(f"{url}/works", params=params).content)["message"]
-            items = message["items"]
-            rows = [(each["DOI"].lower(), each["indexed"]["date-time"], orjson.dumps(each)) for each in items]
-            if rows:
-                # the engine's connections commit each statement unless a transaction was begun
-                cursor.execute("BEGIN")
-                cursor.executemany(statement, rows)
-                cursor.execute("COMMIT")
-            count, token = count + len(rows), message["next-cursor"]
-            if len(items) < PAGE:
-                return count
+        for day in days():
+            token, items = "*", [None] * PAGE
+            while len(items) == PAGE:
+                filters = f"from-index-date:{day.start:%F},until-index-date:{day.start:%F}"
+                params = {"filter": filters, "rows": str(PAGE), "cursor": token}
+                message = orjson.loads(client.get(f"{url}/works", params=params).content)["message"]
+                items, token = message["items"], message["next-cursor"]
+                rows = [(each["DOI"].lower(), each["indexed"]["date-time"], orjson.dumps(each)) for each in items]
+                if rows:
+                    # the engine's connections commit each statement unless a transaction was begun
+                    cursor.execute("BEGIN")
+                    cursor.executemany(statement, rows)
+                    cursor.execute("COMMIT")
+                count += len(rows)
+    return count
 
 
 def full_ledger(database: str, url: str) -> int:
-    with opened_harvester(database) as harvester:
-        [result] = harvester.harvest("demo_crossref")
-    assert result.is_complete, result.report
-    return result.report.totals["inserted"]
+    """As the platform runs it: several windows at a time."""
+    return _harvest(database, threads=PER_PARTITION)
+
+
+def one_after_the_other(database: str, url: str) -> int:
+    return _harvest(database, threads=1)
+
+
+def _harvest(database: str, threads: int) -> int:
+    with opened_harvester(database, threads) as harvester:
+        results = harvester.harvest("demo_crossref", *days())
+    for result in results:
+        assert result.is_complete, result.report
+    return sum(result.report.totals["inserted"] for result in results)
 
 
 def drain_windows(database: str, url: str) -> int:
@@ -110,10 +129,10 @@ def pick_times(database: str, owner: str) -> list[float]:
 
 
 @contextmanager
-def opened_harvester(database: str) -> Iterator[Harvester]:
+def opened_harvester(database: str, threads: int = 1) -> Iterator[Harvester]:
     engine, gate_engine = open_engine(database), open_gate_engine(database)
     with Door(RateGate(gate_engine)) as door:
-        yield Harvester(engine, door, {"pagination.page_size": PAGE}, change=without_limits, threads=1)
+        yield Harvester(engine, door, {"pagination.page_size": PAGE}, change=without_limits, threads=threads)
 
 
 def without_limits(spec: Any) -> Any:
@@ -171,20 +190,46 @@ def database(store: str, url: str) -> Iterator[tuple[str, Engine]]:
             dropped_databases(store, names)
 
 
-def compare_with_bare_loop(store: str, pages: int) -> None:
-    with demo_source(pages * PAGE * 60) as url:
+def compare_with_bare_loop(store: str, pages: int, dlt_python: str | None) -> None:
+    with demo_source(pages * PAGE // DAYS * 60) as url:
         with database(store, url) as (address, _):
             measured(bare_loop, address, url)  # the source writes each item once; later requests find it written
         with database(store, url) as (address, _):
             bare = measured(bare_loop, address, url)
         with database(store, url) as (address, _):
             ours = measured(full_ledger, address, url)
-    speed = (ours.records / ours.seconds) / (bare.records / bare.seconds)
-    per_cpu = (ours.records / ours.cpu_seconds) / (bare.records / bare.cpu_seconds)
+        with database(store, url) as (address, _):
+            in_turn = measured(one_after_the_other, address, url)
+        dlt = None if dlt_python is None else measured_dlt(dlt_python, store, url)
     print(f"{store}: {pages} pages of {PAGE}")
-    print(f"  bare loop {bare}")
-    print(f"  ingest    {ours}")
-    print(f"  ratio     {speed:.2f} of the records/s, {per_cpu:.2f} per CPU second (aim: 0.8); memory aim: 150 MB")
+    print(f"  bare loop                 {bare}")
+    print(f"  ingest, {PER_PARTITION} windows at a time {ours}")
+    print(f"  ingest, one by one        {in_turn}")
+    print(f"  ingest / bare loop        {_ratio(ours, bare)} (aim: 0.8); memory aim: 150 MB")
+    print(f"  one by one / bare loop    {_ratio(in_turn, bare)}")
+    if dlt is not None:
+        print(f"  dlt, rest_api with merge  {dlt}")
+        print(f"  ingest / dlt              {_ratio(ours, dlt)} (aim: 5 per CPU second)")
+
+
+def _ratio(one: Measured, other: Measured) -> str:
+    speed = (one.records / one.seconds) / (other.records / other.seconds)
+    per_cpu = (one.records / one.cpu_seconds) / (other.records / other.cpu_seconds)
+    return f"{speed:.2f} of the records/s, {per_cpu:.2f} per CPU second"
+
+
+def measured_dlt(python: str, store: str, url: str) -> Measured:
+    with tempfile.TemporaryDirectory() as folder:
+        address, names = new_database(store, Path(folder))
+        script = Path(__file__).with_name("dlt_rest_api.py")
+        driver = "sqlite" if store == "sqlite" else "mysql+pymysql"
+        target = address.set(drivername=driver, query={}).render_as_string(hide_password=False)
+        arguments = [f"{day.start:%F}" for day in days()]
+        try:
+            done = subprocess.run([python, script, url, target, *arguments], stdout=subprocess.PIPE, check=True)
+        finally:
+            dropped_databases(store, names)
+    return Measured(**orjson.loads(done.stdout.splitlines()[-1]))
 
 
 def compare_executors(store: str) -> None:
@@ -246,12 +291,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=int, default=500)
     parser.add_argument("--store", choices=["sqlite", "mysql"], action="append")
+    parser.add_argument("--dlt", metavar="PYTHON", help="the Python of a venv that has dlt")
     arguments = parser.parse_args()
     for store in arguments.store or ["sqlite", "mysql"]:
         if store == "mysql" and isinstance(absent := find(store), Absent):
             print(absent.reason)
             continue
-        compare_with_bare_loop(store, arguments.pages)
+        compare_with_bare_loop(store, arguments.pages, arguments.dlt)
         compare_executors(store)
         if store == "mysql":
             compare_pickers(store)

@@ -4,14 +4,16 @@ A run of a Dagster partition drains its own plan, `platform ingest execute` drai
 work at the same time.
 """
 
+import gc
 import logging
 import os
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -55,6 +57,20 @@ def executor_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
 
 
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Lets the garbage collector look less often: a page makes thousands of objects, and none of them is a cycle.
+
+    With Python's own thresholds it takes two thirds of the time in which a page is parsed.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(20_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 @dataclass
 class Executor:
     """`open_source` gives what requests of a spec are sent through; `on_end` hears of every task that ended."""
@@ -88,7 +104,7 @@ class Executor:
             self.cancel.wait(LOOK_S)
 
     def _work(self, plan_ids: Sequence[int] | None) -> int:
-        with ThreadPoolExecutor(self.threads, thread_name_prefix="ingest") as pool:
+        with rare_collections(), ThreadPoolExecutor(self.threads, thread_name_prefix="ingest") as pool:
             try:
                 return self._loop(pool, plan_ids)
             except BaseException:
