@@ -9,12 +9,8 @@ from platform_defs.http_door.facts import Facts
 from platform_defs.http_door.policy import Passage
 from platform_defs.rate_gate.decisions import Permit, Reason, Reject, WaitUntil
 from platform_defs.rate_gate.gate import RateGate
-from platform_defs.rate_gate.leases import Lease
+from platform_defs.rate_gate.leases import Lease, LeaseKeeper
 
-# a lease outlives its request by this much, so that a slow release is not somebody else's turn
-_LEASE_MARGIN_S = 30.0
-# a lease is taken for the request alone; a longer wait for its slot makes it longer
-_SHORT_WAIT_S = 5.0
 # between two looks for a free lease
 _LOOK_S = 0.05
 _LOOK_MOST_S = 0.5
@@ -24,17 +20,19 @@ class Passes:
     def __init__(self, gate: RateGate) -> None:
         self._gate = gate
         self._clock = gate.clock
+        self._keeper = LeaseKeeper(gate.leases)
 
     @contextmanager
     def leased(self, passage: Passage, facts: Facts, until: float) -> Iterator[Lease | None]:
-        """Holds one of the key's leases; None where its concurrency is not limited."""
+        """Holds one of the key's leases until the request is answered; None where its concurrency is not limited."""
         limit = self._gate.concurrency_limit(passage.key, passage.rate)
         if limit is None:
             yield None
             return
         lease = self._lease(passage, facts, limit, until)
         try:
-            yield lease
+            with self._keeper.kept(lease):
+                yield lease
         finally:
             self._gate.leases.release(lease)
 
@@ -59,9 +57,7 @@ class Passes:
                 raise self._held_back(passage, facts, decision)
             if isinstance(decision, WaitUntil):
                 said = "WAIT"
-                if lease is not None and decision.wait_s > _SHORT_WAIT_S:
-                    self._gate.leases.extend(lease, ttl_s=decision.wait_s + self._lease_s(passage))
-                self._wait_for_slot(decision, passage, facts)
+                self._wait_for_slot(decision, passage, facts, lease)
             permit = decision.permit
             if permit is not None:
                 waited_s = self._clock.monotonic() - began
@@ -75,9 +71,13 @@ class Passes:
         if self._clock.wait(seconds, passage.cancel):
             raise Cancelled(f"{passage.key}: cancelled while waiting", facts)
 
-    def _wait_for_slot(self, decision: WaitUntil, passage: Passage, facts: Facts) -> None:
+    def _wait_for_slot(self, decision: WaitUntil, passage: Passage, facts: Facts, lease: Lease | None) -> None:
+        ends = self._clock.monotonic() + decision.wait_s
         try:
-            self.wait(decision.wait_s, passage, facts)
+            while lease is not None and ends - self._clock.monotonic() > self._keeper.lease_s / 2:
+                self.wait(self._keeper.lease_s / 2, passage, facts)
+                self._gate.leases.extend(lease, ttl_s=self._keeper.lease_s)
+            self.wait(ends - self._clock.monotonic(), passage, facts)
         except Cancelled:
             if decision.permit is not None:
                 self._gate.give_up(decision.permit, passage.rate)
@@ -87,19 +87,16 @@ class Passes:
         began = self._clock.monotonic()
         pause_s = _LOOK_S
         while True:
-            lease = self._gate.leases.take(passage.key, limit, ttl_s=self._lease_s(passage))
+            lease = self._gate.leases.take(passage.key, limit, ttl_s=self._keeper.lease_s)
             if lease is not None:
                 facts.waited_s += self._clock.monotonic() - began
                 return lease
             if self._clock.monotonic() + pause_s > until:
                 facts.rejected = "REJECT"
-                later = self._clock.now() + timedelta(seconds=_LEASE_MARGIN_S)
+                later = self._clock.now() + timedelta(seconds=self._keeper.lease_s)
                 raise self._held_back(passage, facts, Reject(Reason.CONCURRENCY, later))
             self.wait(pause_s, passage, facts)
             pause_s = min(_LOOK_MOST_S, pause_s * 1.5)
-
-    def _lease_s(self, passage: Passage) -> float:
-        return passage.timeouts.total_s + _LEASE_MARGIN_S
 
     def _held_back(self, passage: Passage, facts: Facts, decision: Reject) -> HeldBack:
         until = decision.until.isoformat(timespec="seconds")

@@ -1,17 +1,22 @@
 """How many requests of a key are under way at once, over all processes: leases that end by themselves.
 
-A process that is killed gives its leases back by doing nothing: they run out.
+A process that is killed gives its leases back by doing nothing: they run out. They are short, so that this is soon, and
+a thread extends those whose requests take longer.
 """
 
+import logging
 import threading
+import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Update, bindparam, func, null, select, update
 
+from platform_defs.errors import one_line
 from platform_defs.rate_gate.outage import DatabaseSilent, Outage
 from platform_defs.rate_gate.sql import Number, Prepared, StoreClock, number
 from platform_defs.store.engine import transact
@@ -22,6 +27,10 @@ from platform_defs.store.upsert import upsert
 _lease = rate_gate_lease.c
 _MICRO = 1_000_000
 _ATTEMPTS = 2
+# after so long the lease of a process that was killed is free again
+LEASE_S = 20.0
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,45 @@ class RequestLeases:
     def _leave(self, key: str) -> None:
         with self._lock:
             self._under_way[key] -= 1
+
+
+class LeaseKeeper:
+    """Extends leases for as long as their requests are under way, by one thread that ends when there are none."""
+
+    def __init__(self, leases: RequestLeases, *, lease_s: float = LEASE_S) -> None:
+        self._leases = leases
+        self.lease_s = lease_s
+        self._lock = threading.Lock()
+        self._kept: dict[str, Lease] = {}
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def kept(self, lease: Lease) -> Iterator[None]:
+        with self._lock:
+            self._kept[lease.owner] = lease
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keep, daemon=True, name="rate-gate-leases")
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._kept.pop(lease.owner, None)
+
+    def _keep(self) -> None:
+        while True:
+            time.sleep(self.lease_s / 4)
+            with self._lock:
+                kept = list(self._kept.values())
+                if not kept:
+                    self._thread = None
+                    return
+            for lease in kept:
+                try:
+                    self._leases.extend(lease, ttl_s=self.lease_s)
+                except Exception as error:
+                    # the others must be extended all the same; this one runs out at worst
+                    _logger.warning("rate gate: a lease of %s was not extended: %s", lease.key, one_line(error))
 
 
 def _taking(now: Number, on_mysql: bool) -> Update:

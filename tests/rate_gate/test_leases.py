@@ -7,13 +7,15 @@ import sys
 import threading
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 from sqlalchemy.engine import URL
 
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.leases import Lease
 from platform_defs.rate_gate.table import open_gate_engine
 from platform_defs.store import migrate
+from platform_defs.store.engine import read
+from platform_defs.store.tables.rate_gate import rate_gate_lease
 from tests.conftest import STORES
 from tests.needs import ROOT
 from tests.rate_gate.clocks import StillClock
@@ -98,17 +100,21 @@ def test_threads_never_hold_more_than_the_limit(engine: Engine) -> None:
 
 
 HOLDER = """
-import sys, time
+import sys, threading
 from platform_defs.rate_gate.gate import RateGate
+from platform_defs.rate_gate.leases import LeaseKeeper
 from platform_defs.rate_gate.table import open_gate_engine
 gate = RateGate(open_gate_engine(sys.argv[1]))
-print(all(gate.leases.take("k", 2, ttl_s=3) for _ in range(2)), flush=True)
-time.sleep(600)
+keeper = LeaseKeeper(gate.leases, lease_s=4)
+with keeper.kept(gate.leases.take("k", 2, ttl_s=keeper.lease_s)):
+    with keeper.kept(gate.leases.take("k", 2, ttl_s=keeper.lease_s)):
+        print("holds both", flush=True)
+        threading.Event().wait()
 """
 
 
 @pytest.mark.parametrize("database_url", STORES, indirect=True)
-def test_a_killed_process_holds_nothing_for_ever(database_url: URL) -> None:
+def test_leases_are_extended_while_their_process_lives_and_free_soon_after_it_was_killed(database_url: URL) -> None:
     engine = open_gate_engine(database_url)
     migrate.upgrade(engine)
     gate = RateGate(engine)
@@ -116,7 +122,9 @@ def test_a_killed_process_holds_nothing_for_ever(database_url: URL) -> None:
     holder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
-        assert holder.stdout.readline() == "True\n"
+        assert holder.stdout.readline() == "holds both\n"
+        first = ends_of_leases(engine)
+        until("both leases to be extended", lambda: all(map(int.__lt__, first, ends_of_leases(engine))))
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
         for _ in range(2):
@@ -126,3 +134,8 @@ def test_a_killed_process_holds_nothing_for_ever(database_url: URL) -> None:
         holder.kill()
         holder.communicate()
         engine.dispose()
+
+
+def ends_of_leases(engine: Engine) -> list[int]:
+    query = select(rate_gate_lease.c.leased_until_us).order_by(rate_gate_lease.c.slot_no)
+    return list(read(engine, lambda connection: connection.execute(query).scalars().all()))
