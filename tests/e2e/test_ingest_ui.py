@@ -9,11 +9,16 @@ from typing import Any
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
+from sqlalchemy import text
 
+from platform_defs.arrivals.models import catalog
+from platform_defs.arrivals.models.file import read_file as read_models
 from platform_defs.demo_source.server import DemoSettings, open_server
 from platform_defs.ingest.registry.file import read_file
 from platform_defs.ingest.registry.loading import load
 from platform_defs.ingest.registry.presets import read_preset
+from platform_defs.store.engine import transact
+from tests.arrivals.world import logged_tasks
 from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
 from tests.e2e.tree import copy_with_probes
 from tests.e2e.warm import Warm
@@ -22,6 +27,15 @@ from tests.waiting import until
 pytestmark = pytest.mark.needs("chromium")
 CODE, ENDPOINT = "demo_crossref", "works"
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+MODEL = """
+models:
+  - model_id: BESIDE-01
+    name: Beside ingest
+    depends_on: [BESIDE]
+    source: platform
+    sql: SELECT ${kpis} FROM BESIDE WHERE op_time = ${op_time}
+    kpis: [{kpi_id: BESIDE1, name: Amount, expression: COUNT(amount)}]
+"""
 DAYS = [f"{TODAY - timedelta(days=number):%Y-%m-%d}" for number in (4, 3, 2, 1)]
 
 
@@ -77,9 +91,14 @@ def launch(up: Warm, operation: str, partition: str) -> str:
     )
 
 
-def requests_of(source: str) -> int:
+def requests_of(source: str, which: str = "total") -> int:
+    """How many requests the source has seen, or is holding back."""
     answer: dict[str, Any] = httpx.get(f"{source}/_requests", trust_env=False).json()
-    return int(answer["total"])
+    return int(answer[which])
+
+
+def control(source: str, **what: Any) -> None:
+    httpx.post(f"{source}/_control", json=what, trust_env=False).raise_for_status()
 
 
 def test_a_source_harvests_itself_a_window_is_fetched_again_and_a_failing_window_is_seen(
@@ -110,15 +129,20 @@ def _fetches_again(up: Warm, source: str) -> None:
 
 
 def _shows_a_failing_window(up: Warm, source: str, page: Page, folder: Path) -> None:
-    trouble = {"kind": "bad_id", "times": 1000, "id": DAYS[1]}
-    httpx.post(f"{source}/_control", json={"trouble": [trouble]}, trust_env=False).raise_for_status()
+    bad_window = {"kind": "bad_id", "times": 1000, "id": DAYS[1]}
+    control(source, trouble=[bad_window, {"kind": "hold", "times": 1000}])
     up.graphql(
         """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
              __typename } }""",
         params={"assetSelection": [key("backfill")], "partitionNames": DAYS},
     )
-    selfcheck = up.launch("selfcheck")
-    assert up.until_status(selfcheck, "SUCCESS", "FAILURE", seconds=90)["status"] == "SUCCESS"
+    until("the backfill to hold ingest's slot", lambda: requests_of(source, "held") > 0, 90)
+    # it must wait for that slot, and not take the other one
+    second = launch(up, "harvest", DAYS[3])
+    _others_finish_first(up)
+    assert partitions(up, "backfill")["numMaterialized"] == 0
+    control(source, reset=True, trouble=[bad_window])
+    assert up.until_status(second, "SUCCESS", "FAILURE", seconds=150)["status"] == "SUCCESS"
     until("one window to fail", lambda: partitions(up, "backfill")["numFailed"] == 1, 150)
     assert partitions(up, "backfill")["numMaterialized"] == 3
     ui = str(up.up["ui"])
@@ -134,6 +158,28 @@ def _shows_a_failing_window(up: Warm, source: str, page: Page, folder: Path) -> 
 
     until("the check to name the window", check, 90)
     picture(page, folder, "ingest-check")
+
+
+def _others_finish_first(up: Warm) -> None:
+    """While the backfill waits for a source that answers nothing: a table arrives, and somebody asks for a check."""
+    catalog.save(up.engine, read_models(MODEL.encode(), "model.yaml"))
+    catalog.publish(up.engine, "BESIDE-01")
+    transact(up.engine, lambda connection: connection.execute(text("CREATE TABLE BESIDE (op_time TEXT, amount REAL)")))
+    answer = httpx.post(
+        f"{up.up['api']}/api/open/kpi/srcTableComplete",
+        json={"srcTableName": "BESIDE", "opTime": "20010101"},
+        headers={"Authorization": f"Bearer {up.up['demo_key']}"},
+        timeout=60,
+        trust_env=False,
+    )
+    assert answer.status_code == 200, answer.text
+
+    def has_run() -> bool:
+        return [task.status for task in logged_tasks(up.engine, "BESIDE-01", "20010101")] == ["SUCCESS"]
+
+    until("the arrival's model to finish", has_run, 90)
+    selfcheck = up.launch("selfcheck")
+    assert up.until_status(selfcheck, "SUCCESS", "FAILURE", seconds=90)["status"] == "SUCCESS"
 
 
 def _updates_a_bucket(up: Warm) -> None:

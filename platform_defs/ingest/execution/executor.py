@@ -43,6 +43,8 @@ from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 
 # How often an executor with free threads looks for tasks.
 LOOK_S = 1.0
+# How long it waits for a database that does not answer: its tasks are left to their leases meanwhile.
+OUTAGE_S = 300.0
 _log = logging.getLogger(__name__)
 
 OpenSource = Callable[[Spec], Source]
@@ -55,6 +57,30 @@ def utc_now() -> datetime:
 def executor_name() -> str:
     """Names the process beyond doubt: a pid alone may be given to another one."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+
+
+class _Stop(threading.Event):
+    """Tells the threads of one round to stop: with the executor itself, or alone."""
+
+    def __init__(self, parent: threading.Event) -> None:
+        super().__init__()
+        self._parent = parent
+
+    def is_set(self) -> bool:
+        """Whether to stop; a thread that waits hears of the parent when the executor next looks at its threads."""
+        return super().is_set() or self._parent.is_set()
+
+
+@dataclass
+class _Round:
+    """One call of an executor: its threads, what they work on, and how they are told to stop."""
+
+    pool: ThreadPoolExecutor
+    stop: threading.Event
+    plan_ids: Sequence[int] | None
+    running: dict[Future[TaskStatus | None], LeasedTask] = field(default_factory=dict)
+    ended: int = 0
+    next_beat: float = field(default_factory=lambda: time.monotonic() + HEARTBEAT.total_seconds())
 
 
 @contextmanager
@@ -95,7 +121,7 @@ class Executor:
         return self._work(None)
 
     def serve(self) -> None:
-        """Works on whatever is due until `cancel` is set."""
+        """Works on whatever is due until `cancel` is set; nothing that the database or a source does ends it."""
         while not self.cancel.is_set():
             try:
                 self._work(None)
@@ -104,31 +130,50 @@ class Executor:
             self.cancel.wait(LOOK_S)
 
     def _work(self, plan_ids: Sequence[int] | None) -> int:
+        # of this round alone: after an error its threads must stop, and `serve` must not
+        stop = _Stop(self.cancel)
         with rare_collections(), ThreadPoolExecutor(self.threads, thread_name_prefix="ingest") as pool:
             try:
-                return self._loop(pool, plan_ids)
-            except BaseException:
+                return self._loop(_Round(pool, stop, plan_ids))
+            finally:
                 # the threads hear of it between two pages and give their tasks back
-                self.cancel.set()
-                raise
+                stop.set()
 
-    def _loop(self, pool: ThreadPoolExecutor, plan_ids: Sequence[int] | None) -> int:
-        running: dict[Future[TaskStatus | None], LeasedTask] = {}
-        ended, next_beat = 0, time.monotonic() + HEARTBEAT.total_seconds()
+    def _loop(self, work: _Round) -> int:
+        silent_since: float | None = None
         while True:
-            if not self.cancel.is_set():
-                for leased in self._lease(self.threads - len(running), plan_ids):
-                    running[pool.submit(self._execute, leased)] = leased
-            if not running and (self.cancel.is_set() or not self._wait_for_more(plan_ids)):
-                return ended
-            done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
-            for future in done:
-                leased = running.pop(future)
-                ended += 1
-                self.on_end(leased, future.result())
-            if running and time.monotonic() >= next_beat:
-                next_beat = time.monotonic() + HEARTBEAT.total_seconds()
-                renew_leases(self.engine, self.name, [each.task_id for each in running.values()], self.clock())
+            try:
+                if self._step(work):
+                    return work.ended
+                silent_since = None
+            except StoreUnavailable as error:
+                now = time.monotonic()
+                if silent_since is None:
+                    _log.warning("the executor waits up to %.0f s for its database: %s", OUTAGE_S, error)
+                silent_since = silent_since or now
+                if self.cancel.is_set() or now - silent_since > OUTAGE_S:
+                    raise
+                self.cancel.wait(LOOK_S)
+
+    def _step(self, work: _Round) -> bool:
+        """One look at the queue and at the threads; whether the round is over."""
+        running = work.running
+        if self.cancel.is_set():
+            work.stop.set()
+        else:
+            for leased in self._lease(self.threads - len(running), work.plan_ids):
+                running[work.pool.submit(self._execute, leased, work.stop)] = leased
+        if not running and (self.cancel.is_set() or not self._wait_for_more(work.plan_ids)):
+            return True
+        done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+        for future in done:
+            leased = running.pop(future)
+            work.ended += 1
+            self.on_end(leased, future.result())
+        if running and time.monotonic() >= work.next_beat:
+            renew_leases(self.engine, self.name, [each.task_id for each in running.values()], self.clock())
+            work.next_beat = time.monotonic() + HEARTBEAT.total_seconds()
+        return False
 
     def _lease(self, free: int, plan_ids: Sequence[int] | None) -> list[LeasedTask]:
         if free <= 0:
@@ -163,10 +208,10 @@ class Executor:
         query = select(piece.plan_id).where(piece.plan_id.in_(plan_ids), piece.status_code == "PENDING").distinct()
         return list(read(self.engine, lambda connection: connection.execute(query).scalars().all()))
 
-    def _execute(self, leased: LeasedTask) -> TaskStatus | None:
+    def _execute(self, leased: LeasedTask, stop: threading.Event) -> TaskStatus | None:
         try:
             snapshot, source = self._snapshot(leased.plan_id)
-            return TaskRun(self.engine, source, snapshot, leased, self.clock, self.cancel).execute()
+            return TaskRun(self.engine, source, snapshot, leased, self.clock, stop).execute()
         except (StoreUnavailable, LeaseLost) as error:
             # nothing can be written now: the lease runs out, and the task is tried again
             _log.error("task %d is left to its lease: %s", leased.task_id, error)
