@@ -7,21 +7,33 @@ PACKAGES := platform_defs assets sensors resources
 # Without bytecode every new process compiles Dagster again, which triples its start.
 unexport PYTHONDONTWRITEBYTECODE
 
+INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off --require-hashes
+# one line that counts on a terminal, every tenth package elsewhere
+PROGRESS := awk -v terminal="$$(test -t 1 && echo 1)" '\
+  /^(Collecting|Requirement already)/ { n++; name = $$1 == "Collecting" ? $$2 : $$4; \
+    if (terminal) printf "\r  %d packages, now %-50s", n, name; else if (n % 10 == 0) print "  " n " packages"; fflush() } \
+  /^Installing collected/ { if (terminal) printf "\r  %-65s", "unpacking " n " packages"; else print "  unpacking " n " packages"; fflush() } \
+  END { if (terminal) printf "\n" }'
+
 .PHONY: help up test lint services services-stop lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
+# A folder that has no pip, or the pip of another Python, is what a failed attempt left.
 $(VENV)/runtime: requirements.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q $(PACKAGES)
-	touch $@
+	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { rm -rf $(VENV); \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "expected Python 3.11 or later, got %d.%d; name another: make PYTHON=python3.11" % sys.version_info[:2])' \
+	  && { $(PYTHON) -m venv $(VENV) >&2 || { rm -rf $(VENV); echo "$(PYTHON) cannot create a virtual environment; on Debian: apt install python3-venv" >&2; exit 1; }; }; }
+	@echo "installing the packages of requirements.lock, once; this takes a minute or two"
+	@set -o pipefail; $(INSTALL) -r requirements.lock | $(PROGRESS)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q $(PACKAGES)
+	@touch $@
 
 $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	touch $@
+	@set -o pipefail; $(INSTALL) -r requirements-dev.lock | $(PROGRESS)
+	@touch $@
 
 up: $(VENV)/runtime ## start the platform with demo data; ARGS="--api-port 8001" passes options on
 	$(BIN)/platform up $(ARGS)

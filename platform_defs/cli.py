@@ -22,7 +22,7 @@ COMMANDS = {
     "models": ("platform_defs.commands.models", "Load models and KPIs from a file, publish and list them."),
     "registry": ("platform_defs.commands.registry", "Load, compare and show the sources that ingest harvests."),
     "runner": ("platform_defs.commands.runner", "Run the runner: every run in a warm process of its own."),
-    "selfcheck": ("platform_defs.commands.selfcheck", "Run the selfcheck job: the whole path to database and graph."),
+    "selfcheck": ("platform_defs.commands.selfcheck", "Ask every part whether it answers, and how fast."),
     "serve": ("platform_defs.commands.serve", "Run the API process."),
     "tenants": ("platform_defs.commands.tenants", "Register and list tenants."),
     "up": ("platform_defs.commands.up", "Start everything: code server, UI, daemon, runner and API."),

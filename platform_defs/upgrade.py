@@ -14,17 +14,16 @@ from platform_defs.store.create_database import ensure_database
 
 @dataclass(frozen=True)
 class UpgradeReport:
-    """The database if it had to be created, which migrations were applied, and the revision after them."""
+    """Whether the database was created, which migrations were applied, and the revision after them."""
 
-    created: str | None
+    created: bool
     applied: list[str]
     revision: str | None
 
 
 def upgrade_stores(settings: Settings) -> UpgradeReport:
     """May be repeated, and may run in two processes at once: the second one waits and finds nothing to do."""
-    url = settings.database_url
-    created = url.database if ensure_database(url) else None
+    created = ensure_database(settings.database_url)
     with (
         open_database(settings, pool_size=2, any_schema=True, create=True) as engine,
         closing(open_graph(settings, engine)) as graph,

@@ -1,5 +1,6 @@
 """The command line as its user meets it: help everywhere, one line for an error, exit codes that programs trust."""
 
+import json
 import os
 import subprocess
 import sys
@@ -133,7 +134,7 @@ def test_a_wrong_password_without_tls_is_one_line_that_says_what_to_do(tmp_path:
     engine.dispose()
 
 
-def test_from_nothing_to_a_key_and_a_selfcheck(tmp_path: Path) -> None:
+def test_from_nothing_to_a_key(tmp_path: Path) -> None:
     assert run("db", "upgrade", home=tmp_path).returncode == 0
     assert run("tenants", "add", "7", "acme", "Acme Inc.", home=tmp_path).returncode == 0
     issued = run("keys", "issue", "spark", "--scopes", "lineage:write", "--tenant", "7", home=tmp_path)
@@ -141,12 +142,45 @@ def test_from_nothing_to_a_key_and_a_selfcheck(tmp_path: Path) -> None:
     assert issued.stdout.strip().startswith("pk_")
     assert issued.stdout.count("\n") == 1
     assert issued.stdout.strip() not in run("keys", "list", home=tmp_path).stdout
-    checked = run("selfcheck", home=tmp_path)
-    assert checked.returncode == 0, checked.stderr
-    assert "selfcheck succeeded" in checked.stdout
-    # as a platform leaves it that is up with settings of its own
-    (tmp_path / "up.json").write_text("{}")
-    instance = tmp_path / "dagster" / "dagster.yaml"
-    instance.write_text(instance.read_text() + "# by another launcher\n")
-    assert run("selfcheck", home=tmp_path).returncode == 0
-    assert "# by another launcher" in instance.read_text()
+
+
+@pytest.mark.parametrize("left_by_a_kill", [False, True])
+def test_a_selfcheck_of_what_does_not_run_says_so_and_still_asks_the_stores(
+    tmp_path: Path, left_by_a_kill: bool
+) -> None:
+    run("db", "upgrade", home=tmp_path)
+    if left_by_a_kill:
+        with subprocess.Popen(["true"]) as gone:
+            gone.wait()
+        write_up(tmp_path, pid=gone.pid)
+    done = run("selfcheck", home=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"platform: nothing is running in {tmp_path}; `platform up` starts it\n",
+    )
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
+        ["part", "state"],
+        ["database", "ok"],
+        ["graph", "ok"],
+    ]
+
+
+def test_a_selfcheck_names_every_part_that_does_not_answer(tmp_path: Path) -> None:
+    run("db", "upgrade", home=tmp_path)
+    write_up(tmp_path, pid=os.getpid())
+    done = run("selfcheck", "--json", home=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "platform: selfcheck failed: api, ui, daemon, runner\n")
+    found = json.loads(done.stdout)
+    assert (found["ok"], found["home"]) == (False, str(tmp_path))
+    assert {part["name"]: part["ok"] for part in found["parts"]} == {
+        **{"database": True, "graph": True},
+        **dict.fromkeys(("api", "ui", "daemon", "runner"), False),
+    }
+    details = {part["name"]: part["detail"] for part in found["parts"]}
+    assert details["api"] == "http://127.0.0.1:1/readyz does not answer yet"
+    assert details["runner"] == "no runner is alive"
+
+
+def write_up(home: Path, *, pid: int) -> None:
+    up = {"api": "http://127.0.0.1:1", "ui": "http://127.0.0.1:2", "demo_key": None, "pids": {"api": pid}}
+    (home / "up.json").write_text(json.dumps(up))

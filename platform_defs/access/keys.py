@@ -76,6 +76,19 @@ def issue_key(
     return key
 
 
+def refused_uses(scopes: Iterable[str], *, source_type: SourceType | None, tenant_id: int | None) -> list[str]:
+    """What such a key will be refused although it has the scope, one line each with what to do."""
+    if "lineage:write" not in {scope.strip() for scope in scopes} or tenant_id is not None:
+        return []
+    if source_type is SourceType.COMPUTE:
+        return [
+            "no event of this key will be accepted: those of a compute engine belong to its key's tenant (--tenant)"
+        ]
+    if source_type is None:
+        return ["this key can post Gravitino's events alone: those of compute engines need a key with --tenant"]
+    return []
+
+
 def list_keys(engine: Engine) -> list[StoredKey]:
     rows = read(engine, lambda connection: connection.execute(_select_keys().order_by(api_keys.c.id)).all())
     return [_key_from_row(row) for row in rows]

@@ -28,7 +28,7 @@ def upgrade(as_json: bool) -> None:
         make_home(settings.home)
     report = upgrade_stores(settings)
     if report.created and not as_json:
-        click.echo(f"created database {report.created}")
+        click.echo(f"created database {settings.database_url.database}")
     if as_json:
         click.echo(json.dumps(asdict(report)))
     elif report.applied:

@@ -10,6 +10,7 @@ from datetime import datetime
 import click
 from sqlalchemy import Engine
 
+from platform_defs.commands.tables import json_option, print_rows, print_table
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import SpecError
@@ -125,8 +126,9 @@ def status(as_json: bool) -> None:
         stopped = [{"source": b.provenance_code, "endpoint": b.endpoint_name, "reason": b.reason} for b in blocks]
         click.echo(json.dumps({"tasks": rows, "blocked": stopped}))
         return
-    for (source, endpoint, operation, state), count in sorted(tasks.items()):
-        click.echo(f"{source}/{endpoint}  {operation.lower()}  {count} {state.lower()}")
+    if tasks:
+        lines = [(f"{s}/{e}", o.lower(), state.lower(), count) for (s, e, o, state), count in sorted(tasks.items())]
+        print_table(("endpoint", "operation", "state", "tasks"), lines)
     for block in blocks:
         click.echo(
             f"{block.provenance_code}/{block.endpoint_name} is blocked since {block.blocked_at:%F %T}: {block.reason}"
@@ -139,12 +141,13 @@ def status(as_json: bool) -> None:
 @click.argument("code")
 @click.argument("endpoint")
 @click.option("--operation", type=click.Choice(["harvest", "backfill"]), default="harvest", show_default=True)
-def windows(code: str, endpoint: str, operation: str) -> None:
+@json_option
+def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
     """Windows that were begun and are not complete. Exit code 1 if there are any."""
     with open_database() as engine:
         found = open_windows(engine, code, endpoint, Operation(operation.upper()))
-    for state in found:
-        click.echo(f"{state.window}  {state.status}  {state.plan_key}")
+    lines = [{"window": str(one.window), "status": one.status.lower(), "plan": one.plan_key} for one in found]
+    print_rows(lines, as_json=as_json, nothing="no window is open")
     if found:
         raise click.exceptions.Exit(1)
 

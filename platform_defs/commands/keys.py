@@ -1,11 +1,10 @@
 """`platform keys`: issue, list and revoke API keys."""
 
-import json
-
 import click
 
-from platform_defs.access.keys import StoredKey, issue_key, list_keys, revoke_key
+from platform_defs.access.keys import StoredKey, issue_key, list_keys, refused_uses, revoke_key
 from platform_defs.access.principal import SCOPES, SourceType
+from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
 
 _SCOPES_HELP = "Comma list of: " + ", ".join(SCOPES) + "."
@@ -27,27 +26,22 @@ def command() -> None:
 @click.option("--tenant", "tenant_id", type=int, help="Id of the tenant that the key belongs to.")
 def issue(name: str, scopes: str, source_type: str | None, tenant_id: int | None) -> None:
     """Issue a key. It is printed once, alone, and kept only as a hash."""
+    kind = None if source_type is None else SourceType(source_type)
     with open_database() as engine:
-        key = issue_key(
-            engine,
-            name,
-            scopes.split(","),
-            source_type=None if source_type is None else SourceType(source_type),
-            tenant_id=tenant_id,
-        )
+        key = issue_key(engine, name, scopes.split(","), source_type=kind, tenant_id=tenant_id)
+    for refused in refused_uses(scopes.split(","), source_type=kind, tenant_id=tenant_id):
+        click.echo(f"platform: {refused}", err=True)
     click.echo(key)
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@json_option
 def list_(as_json: bool) -> None:
     """List keys by their public id; the keys themselves are not kept."""
     with open_database() as engine:
         keys = list_keys(engine)
-    for key in keys:
-        fields = _fields(key)
-        line = json.dumps(fields, ensure_ascii=False)
-        click.echo(line if as_json else "\t".join("-" if value is None else str(value) for value in fields.values()))
+    rows = [_fields(key) if as_json else _readable_fields(key) for key in keys]
+    print_rows(rows, as_json=as_json, nothing="no keys yet; `platform keys issue` issues one")
 
 
 @command.command("revoke")
@@ -57,6 +51,18 @@ def revoke(name_or_id: str) -> None:
     with open_database() as engine:
         revoked = revoke_key(engine, name_or_id)
     click.echo(f"revoked: {', '.join(revoked)}" if revoked else "already revoked")
+
+
+def _readable_fields(key: StoredKey) -> dict[str, object]:
+    return {
+        "id": key.public_id,
+        "name": key.name,
+        "state": "valid" if key.revoked_at is None else f"revoked {key.revoked_at:%F %T}",
+        "source": key.source_type,
+        "tenant": None if key.tenant is None else f"{key.tenant.id} {key.tenant.code}",
+        "created": f"{key.created_at:%F %T}",
+        "scopes": sorted(key.scopes),
+    }
 
 
 def _fields(key: StoredKey) -> dict[str, object]:

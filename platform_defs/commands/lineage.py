@@ -1,19 +1,20 @@
 """`platform lineage`: prints a tenant's graph, rebuilds it, prunes tombstones, lists and retries dead letters."""
 
-import json
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 from sqlalchemy import Engine
 
 from platform_defs.access.tenants import MAX_ID, Tenant, find_tenant
+from platform_defs.commands.tables import print_rows
 from platform_defs.connections import open_database, open_stores
 from platform_defs.errors import PlatformError
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letter_retry import retry_letter
-from platform_defs.lineage.intake.dead_letters import LetterStatus
+from platform_defs.lineage.intake.dead_letters import DeadLetter, LetterStatus
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant
 from platform_defs.lineage.upkeep.retention import prune_tombstones
@@ -76,22 +77,8 @@ def list_(everything: bool, limit: int, as_json: bool) -> None:
     """List refused events, the newest first."""
     with open_database() as engine:
         found = dead_letters.list_letters(engine, status=None if everything else LetterStatus.OPEN, limit=limit)
-    for letter in found:
-        if as_json:
-            line = {
-                "id": letter.id,
-                "time": letter.created_at.isoformat(),
-                "source": letter.source,
-                "sourceType": letter.source_type,
-                "tenantId": letter.tenant_id,
-                "status": letter.status,
-                "retries": letter.retry_count,
-                "reason": letter.reason,
-                "payload": letter.payload,
-            }
-            click.echo(json.dumps(line, ensure_ascii=False))
-        else:
-            click.echo(f"{letter.id}\t{letter.created_at:%F %T}\t{letter.source}\t{letter.reason}")
+    rows = [_letter_fields(letter) if as_json else _readable_fields(letter) for letter in found]
+    print_rows(rows, as_json=as_json, nothing="no event was refused" if everything else "no refused event is open")
 
 
 @letters.command()
@@ -117,6 +104,32 @@ def retry(ids: tuple[int, ...], everything: bool) -> None:
             click.echo(f"{letter.id}\t{'accepted' if reason is None else reason}")
     if refused:
         raise click.exceptions.Exit(1)
+
+
+def _letter_fields(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "time": letter.created_at.isoformat(),
+        "source": letter.source,
+        "sourceType": letter.source_type,
+        "tenantId": letter.tenant_id,
+        "status": letter.status,
+        "retries": letter.retry_count,
+        "reason": letter.reason,
+        "payload": letter.payload,
+    }
+
+
+def _readable_fields(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "time": f"{letter.created_at:%F %T}",
+        "source": letter.source,
+        "tenant": letter.tenant_id,
+        "status": letter.status.lower(),
+        "retries": letter.retry_count,
+        "reason": letter.reason,
+    }
 
 
 def _tenant_on_record(engine: Engine, tenant_id: int) -> Tenant:

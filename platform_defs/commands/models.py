@@ -1,6 +1,5 @@
 """`platform models`: load models and KPIs from a file, publish them and list them."""
 
-import json
 from pathlib import Path
 
 import click
@@ -9,11 +8,13 @@ from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Model
 from platform_defs.commands import model_results
+from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.yaml_lines import YamlFileError
 
+_STATES = {PUBLISHED: "published", UNPUBLISHED: "not published"}
 _RELOADS = "the code location reloads, so that the UI shows it"
 
 
@@ -66,15 +67,15 @@ def unpublish(model_id: str) -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@json_option
 def list_(as_json: bool) -> None:
     """List models: id, name, state, source, tables, KPIs, due."""
     with open_database() as engine:
         models = read(engine, catalog.load_models)
-    for model in models.values():
-        fields = _listed_fields(model)
-        line = json.dumps(fields, ensure_ascii=False)
-        click.echo(line if as_json else "\t".join(map(_format_field, fields.values())))
+    rows = [_listed_fields(model) for model in models.values()]
+    if not as_json:
+        rows = [row | {"state": _STATES[str(row["state"])]} for row in rows]
+    print_rows(rows, as_json=as_json, nothing="no models yet; `platform models load FILE` loads some")
 
 
 def _listed_fields(model: Model) -> dict[str, str | list[str] | None]:
@@ -87,7 +88,3 @@ def _listed_fields(model: Model) -> dict[str, str | list[str] | None]:
         "kpis": [kpi.kpi_id for kpi in model.kpis],
         "due": model.due,
     }
-
-
-def _format_field(value: str | list[str] | None) -> str:
-    return ",".join(value) if isinstance(value, list) else value or "-"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
 from platform_defs.ingest.errors import RegistryFileError
 from platform_defs.ingest.registry import loading
@@ -93,17 +94,10 @@ def show(code: str, as_json: bool) -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@json_option
 def list_(as_json: bool) -> None:
     """List sources and their endpoints, and the presets that can be loaded."""
     with open_database() as engine:
         sources = list_sources(engine, datetime.now(UTC))
-    for source in sources:
-        line = json.dumps(source, ensure_ascii=False)
-        click.echo(line if as_json else "\t".join(_format_field(value) for value in source.values()))
-    if not sources and not as_json:
-        click.echo(f"no sources yet; load a file or one of {', '.join(PREFIX + name for name in preset_names())}")
-
-
-def _format_field(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    presets = ", ".join(PREFIX + name for name in preset_names())
+    print_rows(sources, as_json=as_json, nothing=f"no sources yet; load a file or one of {presets}")

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from platform_defs.commands.tables import print_table
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.work import rows, runners, wake
@@ -32,12 +33,12 @@ def status(as_json: bool) -> None:
         ]
         click.echo(json.dumps({"runners": runner_fields, "queued": queue[rows.Status.QUEUED]}))
     else:
+        if alive:
+            lines = [(r.name, f"{r.busy} of {r.slots}", f"{r.started_at:%F %T} UTC") for r in alive]
+            print_table(("runner", "busy slots", "since"), lines)
         for runner in alive:
-            click.echo(
-                f"{runner.name}  {runner.busy} of {runner.slots} slots busy  since {runner.started_at:%F %T} UTC"
-            )
             if runner.load_error:
-                click.echo(f"  the code location does not load: {runner.load_error}")
+                click.echo(f"{runner.name}: the code location does not load: {runner.load_error}")
         click.echo(f"{queue[rows.Status.QUEUED]} waiting, {queue[rows.Status.RUNNING]} running")
     if not alive:
         raise click.ClickException("no runner is alive; `platform up` or `platform runner` starts one")

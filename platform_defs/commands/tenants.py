@@ -1,11 +1,11 @@
 """`platform tenants`: put tenants on record and list them."""
 
-import json
 from dataclasses import asdict
 
 import click
 
 from platform_defs.access.tenants import Tenant, add_tenant, list_tenants
+from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
 
 
@@ -26,11 +26,10 @@ def add(tenant_id: int, code: str, name: str) -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@json_option
 def list_(as_json: bool) -> None:
     """List the tenants on record."""
     with open_database() as engine:
         tenants = list_tenants(engine)
-    for tenant in tenants:
-        line = json.dumps(asdict(tenant), ensure_ascii=False)
-        click.echo(line if as_json else f"{tenant.id}\t{tenant.code}\t{tenant.name}")
+    rows = [asdict(tenant) for tenant in tenants]
+    print_rows(rows, as_json=as_json, nothing="no tenants yet; `platform tenants add` puts one on record")

@@ -52,9 +52,8 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         from platform_defs.supervisor.supervisor import Supervisor
         from platform_defs.upgrade import upgrade_stores
 
-        created = upgrade_stores(settings).created
-        if created:
-            click.echo(f"created database {created}")
+        if upgrade_stores(settings).created:
+            click.echo(f"created database {settings.database_url.database}")
         with open_database(settings, pool_size=1) as engine:
             key = ensure_demo_key(engine, settings.home)
             with_demo = not settings.db_url if demo is None else demo

@@ -1,21 +1,21 @@
 """`platform webhooks`: manages subscriptions to KPIs, lists deliveries, and has dead letters sent again."""
 
-import json
 import sys
 from typing import Any
 
 import click
 
 from platform_defs.arrivals.notify import subscriptions
-from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, NewSubscription
+from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, NewSubscription, Subscription
+from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.encryption import encryption_from
+from platform_defs.webhooks.recipients import ENABLED
 
 BY_OPERATOR = "disabled by an operator"
 
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 _id = click.argument("subscription_id", metavar="ID", type=int)
 
 
@@ -50,13 +50,13 @@ def add(secret: str | None, signing_secret: str | None, **fields: Any) -> None:
 
 
 @command.command("list")
-@_json
+@json_option
 def list_(as_json: bool) -> None:
     """List subscriptions; secrets are masked, references are not."""
     with open_database() as engine:
         found = subscriptions.list_all(engine)
-    for subscription in found:
-        _print_fields(subscriptions.json_fields(subscription), as_json)
+    rows = [subscriptions.json_fields(one) if as_json else _readable_subscription(one) for one in found]
+    print_rows(rows, as_json=as_json, nothing="no subscriptions yet; `platform webhooks add` adds one")
 
 
 @command.command("disable")
@@ -91,17 +91,13 @@ def remove(subscription_id: int) -> None:
     "--status", type=click.Choice([status.lower() for status in deliveries.STATUSES]), help="Only those of this status."
 )
 @click.option("--limit", type=click.IntRange(1, deliveries.MAX_PAGE), default=deliveries.PAGE, show_default=True)
-@_json
+@json_option
 def list_deliveries(status: str | None, limit: int, as_json: bool) -> None:
     """List deliveries, the newest first; --json has every attempt."""
     with open_database() as engine:
         found = deliveries.list_newest(engine, status=status and status.upper(), limit=limit)
-    for delivery in found:
-        fields = deliveries.json_fields(delivery)
-        if not as_json:
-            fields |= {"attempts": len(delivery.attempts)}
-            del fields["body"]
-        _print_fields(fields, as_json)
+    rows = [deliveries.json_fields(delivery) if as_json else _readable_fields(delivery) for delivery in found]
+    print_rows(rows, as_json=as_json, nothing="no deliveries" + (f" that are {status}" if status else " yet"))
 
 
 @command.command("redeliver")
@@ -123,6 +119,27 @@ def _read_secret(value: str | None) -> str | None:
     return sys.stdin.read().strip() if value == "-" else value
 
 
-def _print_fields(fields: dict[str, Any], as_json: bool) -> None:
-    line = json.dumps(fields, ensure_ascii=False)
-    click.echo(line if as_json else "\t".join("-" if value is None else str(value) for value in fields.values()))
+def _readable_subscription(subscription: Subscription) -> dict[str, Any]:
+    return {
+        "id": subscription.id,
+        "kpi": subscription.kpi_id,
+        "state": "enabled" if subscription.status == ENABLED else f"disabled: {subscription.disabled_reason}",
+        "retries": subscription.retry_num,
+        "team": subscription.team_name,
+        "secret": subscription.secret,
+        "signed": subscription.signing_secret is not None,
+        "callback": subscription.callback_url,
+    }
+
+
+def _readable_fields(delivery: deliveries.Delivery) -> dict[str, Any]:
+    return {
+        "id": delivery.id,
+        "status": delivery.status.lower(),
+        "model": delivery.subject,
+        "opTime": delivery.batch,
+        "attempts": len(delivery.attempts),
+        "created": f"{delivery.created_at:%F %T}",
+        "callback": delivery.callback_url,
+        "last error": delivery.last_error,
+    }

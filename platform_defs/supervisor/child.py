@@ -33,8 +33,9 @@ class ChildSpec:
     """One process to keep running.
 
     `probe` is called with the time of the child's start in epoch seconds; it raises NotReady or Broken, or returns if
-    the child is ready. `grace_s` is the time between the request to stop and the kill. Processes that the child has
-    started are ended when it crashes, unless `keep_descendants_on_crash` says that its successor takes them over.
+    the child is ready. `grace_s` is the time between the request to stop and the kill; `loses_nothing` says that the
+    kill is not worth a line. Processes that the child has started are ended when it crashes, unless
+    `keep_descendants_on_crash` says that its successor takes them over.
     """
 
     name: str
@@ -42,23 +43,23 @@ class ChildSpec:
     environment: Mapping[str, str] | None = None
     probe: Callable[[float], None] = always_ready
     grace_s: float = 6.0
+    loses_nothing: bool = False
     keep_descendants_on_crash: bool = False
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long a child that ended waits before it is started again."""
+    """How long a child that ended waits before it is started again: not at all if it had been ready."""
 
     first_s: float = 0.5
     cap_s: float = 30.0
-    healthy_s: float = 30.0
 
-    def failures(self, before: int, lived_s: float) -> int:
-        """The number of failures in a row, one more than `before`; a child that lived for `healthy_s` starts at 1."""
-        return 1 if lived_s >= self.healthy_s else before + 1
+    def failures(self, before: int, *, was_ready: bool) -> int:
+        """The number of lives in a row that ended before the child was ready."""
+        return 0 if was_ready else before + 1
 
     def delay(self, failures: int) -> float:
-        return float(min(self.cap_s, self.first_s * 2 ** min(failures - 1, 16)))
+        return float(min(self.cap_s, self.first_s * 2 ** min(failures - 1, 16))) if failures else 0.0
 
 
 class GuardedProcess:

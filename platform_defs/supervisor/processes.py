@@ -71,8 +71,9 @@ def child_specs(
             ),
             variables,
             probes.webserver_probe(ui, dagster_instance.LOCATION),
-            # It would wait for every browser that has the UI open, but has nothing that a kill could lose.
+            # It would wait for every browser that has the UI open.
             grace_s=3.0,
+            loses_nothing=True,
         ),
         ChildSpec(
             "daemon",

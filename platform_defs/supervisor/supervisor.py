@@ -7,7 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from platform_defs.supervisor.child import Backoff, Broken, ChildSpec, GuardedProcess, NotReady, StartFailed
+from platform_defs.supervisor.child import (
+    Backoff,
+    Broken,
+    ChildSpec,
+    GuardedProcess,
+    NotReady,
+    StartFailed,
+    always_ready,
+)
 from platform_defs.supervisor.guard import adopt_orphans, descendants, own_children, send_signal
 from platform_defs.supervisor.output import Output
 
@@ -53,6 +61,7 @@ class Supervisor:
         self._running: dict[str, GuardedProcess] = {}
         self._pids: dict[str, int] = {}
         self._not_ready: dict[str, str] = {spec.name: "not started" for spec in specs}
+        self._was_ready: set[str] = set()  # in their present life
         self._all_ready = False
         self._reaping: asyncio.Task[None] | None = None
 
@@ -102,11 +111,10 @@ class Supervisor:
     async def _keep_running(self, spec: ChildSpec) -> None:
         failures = 0
         while not self._stopping.is_set():
-            started = time.monotonic()
             code = await self._run_once(spec)
             if self._stopping.is_set():
                 return
-            failures = self._limits.backoff.failures(failures, time.monotonic() - started)
+            failures = self._limits.backoff.failures(failures, was_ready=spec.name in self._was_ready)
             if not self._all_ready and failures >= self._limits.start_attempts:
                 self._fail_with_tail(
                     spec.name, f"{spec.name} ended {failures} times during the start (exit code {code})"
@@ -115,11 +123,13 @@ class Supervisor:
             if spec.keep_descendants_on_crash:
                 self._reaping = self._reaping or asyncio.create_task(self._reap_strays())
             delay = self._limits.backoff.delay(failures)
-            self._output.say(f"{spec.name} ended with exit code {code}; starting it again in {delay:g} s")
+            when = f"in {delay:g} s" if delay else "at once"
+            self._output.say(f"{spec.name} ended with exit code {code}; starting it again {when}")
             await self._sleep_unless_stopped(delay)
 
     async def _run_once(self, spec: ChildSpec) -> int:
         started_at = time.time()
+        self._was_ready.discard(spec.name)
         async with self._spawning:
             process = await GuardedProcess.start(spec, self._descriptors)
             self._running[spec.name] = process
@@ -163,6 +173,9 @@ class Supervisor:
                 self._fail_with_tail(spec.name, f"{spec.name}: {reason}")
                 return
             else:
+                # A child that cannot be asked may have been of no use all the time.
+                if spec.probe is not always_ready:
+                    self._was_ready.add(spec.name)
                 self._on_ready(spec.name)
                 return
             await self._sleep_unless_stopped(self._limits.probe_every_s)
@@ -195,7 +208,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for process in self._running.values():
             process.ask_to_stop()
-        kills = [loop.call_later(spec.grace_s, self._kill, spec.name) for spec in self._specs]
+        kills = [loop.call_later(spec.grace_s, self._kill, spec) for spec in self._specs]
         longest = max((spec.grace_s for spec in self._specs), default=0.0)
         _, late = await asyncio.wait(tasks, timeout=longest + self._limits.after_kill_s)
         for kill in kills:
@@ -207,9 +220,10 @@ class Supervisor:
             await self._reaping
         await self._end_strays()
 
-    def _kill(self, name: str) -> None:
-        if process := self._running.get(name):
-            self._output.say(f"{name} does not stop; killing it")
+    def _kill(self, spec: ChildSpec) -> None:
+        if process := self._running.get(spec.name):
+            if not spec.loses_nothing:
+                self._output.say(f"{spec.name} does not stop; killing it")
             process.kill()
 
     async def _end_strays(self) -> None:

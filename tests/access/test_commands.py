@@ -36,7 +36,7 @@ def test_a_tenant_is_added_once_and_never_contradicted(engine: Engine, run: Run)
     assert run(engine.url, *add) == (0, "tenant 7 is already on record\n", "")
     code, out, err = run(engine.url, "tenants", "add", "8", "acme", "Acme")
     assert (code, out, err) == (1, "", "platform: tenantCode: 'acme' belongs to tenant 7\n")
-    assert run(engine.url, "tenants", "list")[1] == "7\tacme\tAcme\n"
+    assert run(engine.url, "tenants", "list")[1].splitlines() == ["id  code  name", "7   acme  Acme"]
     assert json.loads(run(engine.url, "tenants", "list", "--json")[1]) == {"id": 7, "code": "acme", "name": "Acme"}
 
 
@@ -53,6 +53,37 @@ def test_a_key_is_printed_alone_listed_without_its_secret_and_revoked(engine: En
     assert run(engine.url, "keys", "revoke", "spark") == (0, f"revoked: {shown['id']}\n", "")
     assert run(engine.url, "keys", "revoke", "spark") == (0, "already revoked\n", "")
     assert json.loads(run(engine.url, "keys", "list", "--json")[1])["revokedAt"] is not None
+
+
+def test_keys_are_listed_in_words_under_headers(engine: Engine, run: Run) -> None:
+    assert run(engine.url, "keys", "list") == (0, "", "no keys yet; `platform keys issue` issues one\n")
+    run(engine.url, "keys", "issue", "spark", "--scopes", "run:read,chain:read")
+    header, line = run(engine.url, "keys", "list")[1].splitlines()
+    assert header.split() == ["id", "name", "state", "source", "tenant", "created", "scopes"]
+    assert line.split()[1:5] == ["spark", "valid", "-", "-"]
+    assert line.endswith("chain:read,run:read")
+    run(engine.url, "keys", "revoke", "spark")
+    assert line.split()[0] in (revoked := run(engine.url, "keys", "list")[1])
+    assert "revoked 20" in revoked
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        (("--source-type", "compute"), "no event of this key will be accepted"),
+        ((), "this key can post Gravitino's events alone"),
+        (("--source-type", "gravitino"), ""),
+        (("--source-type", "compute", "--tenant", "7"), ""),
+    ],
+)
+def test_what_a_key_cannot_do_is_said_when_it_is_issued(
+    engine: Engine, run: Run, options: tuple[str, ...], warned: str
+) -> None:
+    run(engine.url, "tenants", "add", "7", "acme", "Acme")
+    code, key, err = run(engine.url, "keys", "issue", "spark", "--scopes", "lineage:write", *options)
+    assert (code, len(key.split()), err.count("\n")) == (0, 1, 1 if warned else 0)
+    assert warned in err
+    assert "--tenant" in err or not warned
 
 
 def test_a_mistake_is_one_line_and_exit_code_1(engine: Engine, run: Run) -> None:

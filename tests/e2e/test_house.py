@@ -48,8 +48,13 @@ def test_a_selfcheck_launched_in_the_ui_shows_what_it_found(platform: PlatformUp
 def test_the_selfcheck_command_prints_what_it_found(platform: PlatformUp) -> None:
     done = platform.command("selfcheck")
     assert done.returncode == 0, done.stderr
-    assert "selfcheck succeeded" in done.stdout
-    assert "selfcheck/database: server" in done.stdout
+    header, *lines = done.stdout.splitlines()
+    assert header.split() == ["part", "state", "answered", "in", "detail"]
+    assert [line.split()[0] for line in lines] == ["database", "graph", "api", "ui", "daemon", "runner"]
+    assert {line.split()[1] for line in lines} == {"ok"}
+    assert all(line.split()[3] == "ms" for line in lines)
+    assert platform.up["ui"] in lines[3]
+    assert "succeeded" in lines[5]
 
 
 def test_the_demo_key_opens_the_front_door_of_the_lineage_sink(platform: PlatformUp) -> None:

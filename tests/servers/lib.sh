@@ -108,13 +108,26 @@ stop_server() {
   rm -f "$SERVICES_DIR/$name/"{pid,url}
 }
 
-# Only root can install; elsewhere the caller says what is missing.
+# Only root can install; elsewhere the caller says what is missing. A download may be damaged: it is tried again.
 apt_install() {
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-  local log=$SERVICES_DIR/apt.log
+  local log=$SERVICES_DIR/apt.log attempt
   say "installing $* with apt-get"
-  [ -n "${apt_updated:-}" ] || apt-get -qq update >"$log" 2>&1 || { tail -n 3 "$log" >&2; return 1; }
-  apt_updated=yes
-  DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" \
-    </dev/null >>"$log" 2>&1 || { tail -n 3 "$log" >&2; return 1; }
+  for attempt in 1 2 3; do
+    [ "$attempt" = 1 ] || say "apt-get failed ($(tail -n 1 "$log")); trying again"
+    if try_apt_install "$@"; then return 0; fi
+  done
+  tail -n 3 "$log" >&2
+  return 1
+}
+
+# The archives have a folder of their own: images of Debian remove those of the machine after every `apt-get update`,
+# also after the one by which another server's script looks for its packages at the same time.
+try_apt_install() {
+  local archives=$SERVICES_DIR/apt-archives
+  mkdir -p "$archives/partial"
+  if [ -z "${apt_updated:-}" ]; then apt-get -qq update >"$log" 2>&1 || return 1; apt_updated=yes; fi
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o "Dir::Cache::Archives=$archives" \
+    -o "APT::Sandbox::User=$(id -un)" install -y --no-install-recommends "$@" </dev/null >>"$log" 2>&1 || return 1
+  rm -rf "$archives"
 }

@@ -32,6 +32,7 @@ def main() -> None:
             command=[sys.executable, "-u", "-c", child["code"]],
             environment=os.environ | {"HOME_FOLDER": str(home)},
             grace_s=child.get("grace_s", 6.0),
+            loses_nothing=child.get("loses_nothing", False),
             **({"probe": ready_when(home / child["ready"])} if "ready" in child else {}),
         )
         for child in wanted["children"]

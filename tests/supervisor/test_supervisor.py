@@ -116,11 +116,24 @@ def test_the_wait_before_a_restart_grows_and_is_capped(start: Start) -> None:
     assert waits[:5] == ["0.02 s", "0.04 s", "0.08 s", "0.08 s", "0.08 s"]
 
 
-def test_a_healthy_life_forgives_earlier_failures() -> None:
-    backoff = Backoff(first_s=1, cap_s=10, healthy_s=30)
-    assert backoff.failures(5, lived_s=31) == 1
-    assert backoff.failures(5, lived_s=29) == 6
-    assert [backoff.delay(n) for n in (1, 2, 3, 4, 5, 1000)] == [1, 2, 4, 8, 10, 10]
+def test_a_child_that_had_been_ready_restarts_at_once_however_often_it_is_killed(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "ready").touch()
+    running = start(child("a", ready="ready"), backoff={"first_s": 600})
+    pid = running.until_up()["pids"]["a"]
+    for killed in range(1, 7):
+        os.kill(pid, signal.SIGKILL)
+        until("ready again", lambda: sum("a is ready again" in line for line in running.lines) == killed)  # noqa: B023
+        pid = (running.up() or {})["pids"]["a"]
+        assert lives(pid)
+    running.end()
+    assert sum("a ended with exit code 137; starting it again at once" in line for line in running.lines) == 6
+
+
+def test_a_ready_life_forgives_earlier_failures() -> None:
+    backoff = Backoff(first_s=1, cap_s=10)
+    assert backoff.failures(5, was_ready=True) == 0
+    assert backoff.failures(5, was_ready=False) == 6
+    assert [backoff.delay(n) for n in (0, 1, 2, 3, 4, 5, 1000)] == [0, 1, 2, 4, 8, 10, 10]
 
 
 def test_a_child_that_ignores_sigterm_is_killed_when_its_grace_ends(start: Start, tmp_path: Path) -> None:
@@ -130,6 +143,15 @@ def test_a_child_that_ignores_sigterm_is_killed_when_its_grace_ends(start: Start
     assert running.end() == 0
     assert processes_of(tmp_path) == []
     running.until_line("stubborn does not stop; killing it")
+
+
+def test_the_kill_of_a_child_that_loses_nothing_is_not_worth_a_line(start: Start, tmp_path: Path) -> None:
+    running = start(child("stubborn", STUBBORN, grace_s=0.2, loses_nothing=True))
+    running.until_line("stubborn | hello")
+    running.until_up()
+    assert running.end() == 0
+    assert processes_of(tmp_path) == []
+    assert not any("does not stop" in line for line in running.lines)
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_grace(start: Start, tmp_path: Path) -> None:

@@ -43,7 +43,10 @@ def write(content: str, name: str = "models.yaml") -> str:
 
 def test_a_file_is_loaded_listed_published_and_loaded_again(engine: Engine, run: Run) -> None:
     assert run("load", write(GOOD)) == (0, "new: MODEL-01\ncomputed KPIs: KC2001\n", "")
-    listed = "MODEL-01\tDaily orders\t0\tplatform\tDW_FACT_ORDER_D,DW_DIM_SHOP_D\tKD1001,KD1002\t08:30\n"
+    listed = (
+        "id        name          state          source    tables                         kpis           due\n"
+        "MODEL-01  Daily orders  not published  platform  DW_FACT_ORDER_D,DW_DIM_SHOP_D  KD1001,KD1002  08:30\n"
+    )
     assert run("list") == (0, listed, "")
     before = read_fingerprint(engine)
     assert run("publish", "MODEL-01") == (
@@ -78,7 +81,8 @@ def test_models_that_a_file_does_not_name_stay_as_they_are(engine: Engine, run: 
     second = GOOD.replace("MODEL-01", "MODEL-02").replace("KD", "KE").replace("KC2001", "KC2002")
     second = second.replace("KE1001 / KE1002", "KE1001 / KC2001")
     assert run("load", write(second)) == (0, "new: MODEL-02\ncomputed KPIs: KC2002\n", "")
-    assert [line.split("\t")[5] for line in run("list")[1].splitlines()] == ["KD1001,KD1002", "KE1001,KE1002"]
+    listed = [json.loads(line)["kpis"] for line in run("list", "--json")[1].splitlines()]
+    assert listed == [["KD1001", "KD1002"], ["KE1001", "KE1002"]]
     kpi = metrics_kpi
     query = select(kpi.c.kpi_id, kpi.c.depends_on).where(kpi.c.kpi_type == "COMPUTED").order_by(kpi.c.kpi_id)
     assert [tuple(row) for row in read(engine, lambda connection: connection.execute(query).all())] == [
@@ -97,7 +101,7 @@ def test_with_one_problem_nothing_is_loaded_and_each_problem_is_a_line(engine: E
         "second.yaml:9: KPI KD1001 belongs to model MODEL-01",
         "second.yaml:14: computed KPI KX: names the undefined KPI KY",
     ]
-    assert len(run("list")[1].splitlines()) == 1
+    assert len(run("list")[1].splitlines()) == 2, "the header and one model"
     assert read_fingerprint(engine) == before
 
 
