@@ -42,7 +42,7 @@ CLIENTS = 8
 class Caller:
     def __init__(self, up: PlatformUp) -> None:
         self._url = f"{up.up['api']}{PATH}"
-        self._client = httpx.Client(headers={"Authorization": up.up["demo_key"]}, timeout=120, trust_env=False)
+        self._client = httpx.Client(headers={"Authorization": up.key}, timeout=120, trust_env=False)
 
     def post(self, table: str, op_time: str, **query: Any) -> dict[str, Any]:
         answer = self._client.post(self._url, json={"srcTableName": table, "opTime": op_time}, params=query)

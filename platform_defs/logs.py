@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object per line, with the id of the request, and with secrets masked."""
+"""Logs: JSON lines with the id of the request for programs, short lines for a terminal; secrets are masked in both."""
 
 import json
 import logging
@@ -46,10 +46,15 @@ _HINTS = (
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
-def configure_logging(level: str = "INFO", stream: TextIO | None = None) -> None:
-    """Sends every logger of this process through the JSON formatter, uvicorn's included."""
-    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
-    handler.setFormatter(JsonFormatter())
+def configure_logging(level: str = "INFO", stream: TextIO | None = None, form: str = "") -> None:
+    """Sends every logger of this process through one formatter, uvicorn's included.
+
+    `form` is `json`, `human`, or empty: then a terminal gets lines for people, and anything else JSON.
+    """
+    stream = stream if stream is not None else sys.stderr
+    handler = logging.StreamHandler(stream)
+    human = form == "human" or (not form and stream.isatty())
+    handler.setFormatter(HumanFormatter() if human else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
@@ -86,6 +91,24 @@ class JsonFormatter(logging.Formatter):
             line["error"] = self.formatException(record.exc_info)
         text = json.dumps(line, ensure_ascii=False, default=str)
         return json.dumps(_mask_in_value(json.loads(text)), ensure_ascii=False) if _may_hold_secret(text) else text
+
+
+class HumanFormatter(logging.Formatter):
+    """Writes the time in UTC, the level unless it is INFO, the message, and those fields that the message lacks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        words = [f"{datetime.fromtimestamp(record.created, UTC):%H:%M:%S}"]
+        if record.levelno != logging.INFO:
+            words.append(record.levelname)
+        words.append(message)
+        fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        fields = fields if not _may_hold_secret(str(fields)) else _mask_in_value(fields)
+        words += [f"{name}={value}" for name, value in fields.items() if str(value) not in message.split()]
+        line = " ".join(words)
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return mask_secrets(line) if _may_hold_secret(line) else line
 
 
 def _may_hold_secret(text: str) -> bool:

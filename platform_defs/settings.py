@@ -132,6 +132,9 @@ class Settings(BaseSettings):
         description="Variables (patterns) that nodes of chains may refer to as env:NAME; those of the platform never",
     )
     chain_shell: bool = Field(False, description="Whether chains may have nodes of the type shell")
+    log_format: Literal["", "json", "human"] = Field(
+        "", description="Form of the API's log lines; empty means human on a terminal and json elsewhere"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Level of the logs")
 
     @classmethod

@@ -47,6 +47,7 @@ def status(as_json: bool) -> None:
 def _serve() -> None:
     settings = Settings.load()
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     # The listener comes before Dagster's files: a second runner, which it refuses, must change nothing in the home.
     with open_database(settings) as engine, wake.open_listener(settings.home) as listener:
         from platform_defs import dagster_instance

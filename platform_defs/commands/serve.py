@@ -14,8 +14,8 @@ from platform_defs.settings import Settings
 def command(host: str | None, port: int | None) -> None:
     """Run the API process until SIGTERM or Ctrl-C.
 
-    It logs JSON lines to stderr. On SIGTERM it stops accepting connections, finishes running requests within 5 seconds,
-    answers the others with 503 and exits 0.
+    It logs to stderr, JSON lines unless that is a terminal. On SIGTERM it stops accepting connections, finishes running
+    requests within 5 seconds, answers the others with 503 and exits 0.
     """
     # imported here: `platform serve --help` needs no web framework
     from platform_defs.access.tenants import DEMO_TENANT, add_tenant
@@ -25,7 +25,7 @@ def command(host: str | None, port: int | None) -> None:
     from platform_defs.connections import open_stores
 
     settings = Settings.load()
-    logs.configure_logging(settings.log_level)
+    logs.configure_logging(settings.log_level, form=settings.log_format)
     host = host or settings.api_host
     refuse_open_auth(settings.auth, host)
     # The socket comes first: a port that is taken is refused without waiting for a database.

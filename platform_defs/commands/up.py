@@ -15,12 +15,14 @@ from platform_defs.settings import Settings
 @click.option("--api-port", type=click.IntRange(1, 65535), help="Port of the API; default PLATFORM_API_PORT, 8000.")
 @click.option("--ui-port", type=click.IntRange(1, 65535), help="Port of the UI; default PLATFORM_UI_PORT, 3000.")
 @click.option(
-    "--demo/--no-demo", default=None, help="A source to harvest from, on this machine. Default: with an embedded store."
+    "--demo/--no-demo",
+    default=None,
+    help="A key with all scopes and a source to harvest from, on this machine. Default: with an embedded store.",
 )
 def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> None:
     """Start code server, Dagster UI, daemon, runner and API, and keep them running.
 
-    Migrates the database first and issues a demo key. When everything is ready it prints the addresses and writes
+    Migrates the database first. When everything is ready it prints the addresses and writes
     up.json into PLATFORM_HOME. Ctrl-C or SIGTERM stops all of it.
     """
     began = time.monotonic()
@@ -55,8 +57,8 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         if upgrade_stores(settings).created:
             click.echo(f"created database {settings.database_url.database}")
         with open_database(settings, pool_size=1) as engine:
-            key = ensure_demo_key(engine, settings.home)
             with_demo = not settings.db_url if demo is None else demo
+            key = ensure_demo_key(engine, settings.home) if with_demo else None
             demo_port = prepare_demo_source(engine, settings.home) if with_demo else None
         dagster_instance.prepare(settings, on_created=lambda name: click.echo(f"created database {name}"))
         code_port = find_free_port(LOOPBACK)
@@ -65,7 +67,8 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         api = local_url(settings.api_host, settings.api_port)
         ui = local_url(settings.ui_host, settings.ui_port)
         up_file = UpFile(up_path, {"api": api, "ui": ui, "demo_key": key})
-        children = child_specs(settings, code_port, workspace, child_environment(settings), demo_port=demo_port)
+        variables = child_environment(settings, human_logs=sys.stdout.isatty())
+        children = child_specs(settings, code_port, workspace, variables, demo_port=demo_port)
         output = Output([child.name for child in children])
         table_shown = False
 
@@ -74,7 +77,8 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
             up_file.write(pids)
             if not table_shown:
                 table_shown = True
-                rows = [("API", f"{api}/docs"), ("Dagster UI", ui), ("Demo key", key), ("Home", str(settings.home))]
+                shown = {"API": f"{api}/docs", "Dagster UI": ui, "Demo key": key, "Home": str(settings.home)}
+                rows = [(name, value) for name, value in shown.items() if value is not None]
                 output.table(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
 
         try:

@@ -78,7 +78,7 @@ class UpFile:
     """up.json: exists while everything is ready, and names the present pid of each child."""
 
     path: Path
-    content: Mapping[str, str] = field(default_factory=dict)
+    content: Mapping[str, str | None] = field(default_factory=dict)
 
     def write(self, pids: Mapping[str, int]) -> None:
         partial = self.path.with_suffix(".partial")

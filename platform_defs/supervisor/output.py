@@ -10,6 +10,11 @@ from typing import TextIO
 TAIL_LINES = 30
 LONGEST_LINE = 64 * 1024
 _COLOURS = (36, 33, 35, 32, 34, 31)
+# What Dagster's daemon writes every few seconds when there is nothing to do.
+_IDLE = re.compile(
+    r"dagster\.daemon\.\w+ - INFO - (Checking for (new )?runs|(Sensor|Schedule) \S+ skipped|Checking run \S+"
+    r"|Collected \d+ runs for monitoring|No (backfill jobs|new runs|schedules|sensors)|Not checking for any runs)"
+)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -18,7 +23,8 @@ class Output:
 
     def __init__(self, names: Iterable[str], stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
-        self._coloured = self._stream.isatty() and not os.environ.get("NO_COLOR")
+        self._is_terminal = self._stream.isatty()
+        self._coloured = self._is_terminal and not os.environ.get("NO_COLOR")
         self._prefixes = {}
         names = list(names)
         width = max(map(len, [*names, "up"]))
@@ -31,6 +37,8 @@ class Output:
     def line(self, name: str, text: str) -> None:
         plain = _ESCAPES.sub("", text)
         self._tails[name].append(plain)
+        if self._is_terminal and _IDLE.search(plain):
+            return  # an idle platform is silent in front of a person; a log file has every tick
         self._write(f"{self._prefixes[name]}{text if self._coloured else plain}\n")
 
     def say(self, text: str) -> None:

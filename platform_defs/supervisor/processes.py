@@ -22,8 +22,11 @@ def local_url(host: str, port: int) -> str:
     return f"http://{reachable}:{port}"
 
 
-def child_environment(settings: Settings) -> dict[str, str]:
+def child_environment(settings: Settings, *, human_logs: bool = False) -> dict[str, str]:
+    """The environment of the children; with `human_logs` the API writes for a person, unless a setting decides."""
     variables = dict(os.environ)
+    if human_logs and not settings.log_format:
+        variables["PLATFORM_LOG_FORMAT"] = "human"
     # Without bytecode files every process would compile Dagster again.
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
     scripts = sysconfig.get_path("scripts")
@@ -62,6 +65,7 @@ def child_specs(
             (*python, "dagster", "code-server", "start", "--host", LOOPBACK, "--port", str(code_port), *location),
             variables,
             probes.code_server_probe(LOOPBACK, code_port),
+            loses_nothing=True,
         ),
         ChildSpec(
             "webserver",
@@ -80,6 +84,7 @@ def child_specs(
             (*after_code_server, "dagster._daemon", "run", "-w", str(workspace)),
             variables,
             probes.daemon_probe(ui),
+            loses_nothing=True,
         ),
         ChildSpec(
             "api",
@@ -103,5 +108,5 @@ def child_specs(
     if demo_port is not None:
         command = (*python, "platform_defs.demo_source", "--port", str(demo_port), "--rate", "20", "--burst", "20")
         ready = probes.http_probe(f"http://{LOOPBACK}:{demo_port}/_requests")
-        children.append(ChildSpec("demo-source", command, variables, ready, grace_s=1.0))
+        children.append(ChildSpec("demo-source", command, variables, ready, grace_s=1.0, loses_nothing=True))
     return children

@@ -1,4 +1,4 @@
-"""Logs are JSON lines with the request id, and no secret survives in them."""
+"""Logs are JSON lines with the request id, or short ones for a terminal, and no secret survives in either."""
 
 import io
 import json
@@ -62,3 +62,29 @@ def test_a_line_is_json_with_fields_trace_and_request_id_and_nothing_secret(stre
     assert "Traceback" in line["error"]
     for secret in ("abab", TOKEN, "hunter2"):
         assert secret not in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("terminal", "form", "human"),
+    [(True, "", True), (False, "", False), (True, "json", False), (False, "human", True)],
+)
+def test_a_terminal_gets_lines_for_people_unless_somebody_asks_for_json(
+    stream: io.StringIO, terminal: bool, form: str, human: bool
+) -> None:
+    target = Terminal() if terminal else io.StringIO()
+    logs.configure_logging("INFO", target, form)
+    fields = {"method": "POST", "path": "/x", "status": 201, "ms": 3.2, "headers": {"Authorization": "hunter2"}}
+    logging.getLogger("test").info("POST /x 201", extra=fields)
+    logging.getLogger("test").warning("refused %s", KEY)
+    first, second = target.getvalue().splitlines()
+    assert first.startswith("{") is not human
+    if human:
+        assert first.split(" ", 1)[1] == "POST /x 201 ms=3.2 headers={'Authorization': '***'}"
+        assert second.split(" ", 1)[1] == "WARNING refused pk_0123456789abcdef_***"
+    for secret in ("abab", "hunter2"):
+        assert secret not in target.getvalue()

@@ -8,11 +8,14 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
+from platform_defs.store.engine import open_engine
+from platform_defs.supervisor.demo import ensure_demo_key
 from tests.supervisor.running import lives
 from tests.waiting import until
 
@@ -36,9 +39,11 @@ class PlatformUp:
         self.lines: list[str] = []
         self.environment = os.environ | {"PLATFORM_HOME": str(home), **(environment or {})}
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        servers = "PLATFORM_DB_URL" in self.environment
         api, ui = free_ports(2)
         self.process = subprocess.Popen(
-            [*PLATFORM, "up", "--no-demo", "--api-port", str(api), "--ui-port", str(ui)],
+            # with servers there is no demo unless somebody asks for it
+            [*PLATFORM, "up", *([] if servers else ["--no-demo"]), "--api-port", str(api), "--ui-port", str(ui)],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -72,6 +77,15 @@ class PlatformUp:
     def up(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads((self.home / "up.json").read_text())
         return content
+
+    @cached_property
+    def key(self) -> str:
+        """A key with all scopes, of the demo tenant."""
+        engine = open_engine(self.environment.get("PLATFORM_DB_URL", f"sqlite:///{self.home}/platform.db"))
+        try:
+            return ensure_demo_key(engine, self.home)
+        finally:
+            engine.dispose()
 
     @property
     def log(self) -> str:

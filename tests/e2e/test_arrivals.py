@@ -46,7 +46,7 @@ class Site:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.platform.up['demo_key']}"}
+        return {"Authorization": f"Bearer {self.platform.key}"}
 
     def post(self, table: str, op_time: str = OP, *, api: str | None = None, **query: Any) -> dict[str, Any]:
         answer = self.client.post(

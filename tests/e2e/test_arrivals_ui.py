@@ -65,7 +65,7 @@ def arrives(platform: Warm, table: str, op_time: str) -> None:
     answer = httpx.post(
         f"{platform.up['api']}/api/open/kpi/srcTableComplete",
         json={"srcTableName": table, "opTime": op_time},
-        headers={"Authorization": f"Bearer {platform.up['demo_key']}"},
+        headers={"Authorization": f"Bearer {platform.key}"},
         timeout=60,
         trust_env=False,
     )

@@ -57,11 +57,17 @@ def test_the_selfcheck_command_prints_what_it_found(platform: PlatformUp) -> Non
     assert "succeeded" in lines[5]
 
 
-def test_the_demo_key_opens_the_front_door_of_the_lineage_sink(platform: PlatformUp) -> None:
+def test_without_the_demo_there_is_no_key_that_may_do_everything(platform: PlatformUp) -> None:
+    assert platform.up["demo_key"] is None
+    assert "Demo key" not in platform.log
+    assert "demo-source" not in platform.up["pids"]
+
+
+def test_a_key_opens_the_front_door_of_the_lineage_sink(platform: PlatformUp) -> None:
     answer = httpx.post(
         f"{platform.up['api']}/api/openlineage",
         json=run_event(),
-        headers={"Authorization": f"Bearer {platform.up['demo_key']}"},
+        headers={"Authorization": f"Bearer {platform.key}"},
     )
     assert answer.status_code == 201
     assert (answer.json()["status"], answer.json()["tenantId"]) == ("accepted", 1)
