@@ -27,7 +27,8 @@ from resources.graph import GraphResource
 def apply_waiting_events(context: OpExecutionContext, database: DatabaseResource, graph: GraphResource) -> None:
     """Applies raw events that the graph lacks, oldest first, then rebuilds the graphs that need it."""
     report = recover(database.engine, graph.graph)
-    context.log.info(f"applied {report.applied} events, rebuilt the graphs of {len(report.rebuilt)} tenants")
+    done = f"applied {report.applied} events, rebuilt the graphs of {len(report.rebuilt)} tenants"
+    context.log.info(done if report.applied or report.rebuilt else "nothing to do: the graph has all events")
     context.add_output_metadata(
         {
             "applied": report.applied,
@@ -43,7 +44,7 @@ _DATABASE = DatabaseResource()
 
 
 @job(
-    description="Applies raw lineage events that the graph lacks and rebuilds the graphs that need it.",
+    description="For the platform itself: applies lineage events that the graph lacks, rebuilds graphs that need it.",
     resource_defs={"database": _DATABASE, "graph": GraphResource(database=_DATABASE)},
 )
 def lineage_apply() -> None:
@@ -60,11 +61,12 @@ def forget_old_lineage(context: OpExecutionContext, database: DatabaseResource, 
         dead_letters=settings.lineage_dead_letter_days,
     )
     report = delete_expired(database.engine, graph.graph, retention, datetime.now(UTC))
-    context.log.info(f"deleted {report}")
+    expired = any(asdict(report).values())
+    context.log.info(f"deleted {report}" if expired else "nothing to do: no event is older than its retention")
     context.add_output_metadata(asdict(report))
 
 
-@job(description="Forgets raw lineage events, refused events and tombstones beyond their retention.")
+@job(description="For the platform itself: deletes lineage events and tombstones that are older than their retention.")
 def lineage_retention() -> None:
     forget_old_lineage()
 
@@ -90,5 +92,9 @@ def recovery_works(database: DatabaseResource) -> AssetCheckResult:
 
 
 def definitions() -> Definitions:
-    graph = AssetSpec(LINEAGE_GRAPH, description="The asset graphs of all tenants, which the lineage sink keeps.")
+    graph = AssetSpec(
+        LINEAGE_GRAPH,
+        description="The asset graphs of all tenants, which the lineage sink keeps.",
+        group_name="platform",
+    )
     return Definitions(assets=[graph], asset_checks=[recovery_works], jobs=[lineage_apply, lineage_retention])

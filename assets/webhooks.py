@@ -15,12 +15,12 @@ def send_due_webhooks(context: OpExecutionContext, database: DatabaseResource) -
         attempts = sender.send_due()
     finally:
         sender.close()
-    context.log.info(f"made {attempts} attempts")
+    context.log.info(f"made {attempts} attempts" if attempts else "nothing to do: no webhook is due")
     context.add_output_metadata({"attempts": attempts})
 
 
 @job(
-    description="Sends the webhooks that are due while no API process does.",
+    description="For the platform itself: sends the webhooks that are due while no API process does.",
     # Bound here and not by the Definitions, for the reason given in assets/arrivals/jobs.py.
     resource_defs={"database": DatabaseResource()},
 )

@@ -59,7 +59,11 @@ _LISTED_PERIODS: set[str] = set()
 _log = logging.getLogger(__name__)
 
 
-@sensor(minimum_interval_seconds=5, default_status=DefaultSensorStatus.RUNNING)
+@sensor(
+    minimum_interval_seconds=5,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Runs the models whose tables have arrived, recovers from crashes, and shows arrivals and late tables.",
+)
 def arrivals(context: SensorEvaluationContext) -> SkipReason:
     """Queues what ETL jobs made due, recovers from crashes, reports arrivals to Dagster and shows late tables."""
     settings, now = Settings.load(), datetime.now(UTC)
@@ -167,6 +171,7 @@ def _list_batches_of_periods(instance: DagsterInstance, engine: Engine) -> None:
 def definitions() -> Definitions:
     nightly = ScheduleDefinition(
         name="arrivals_retention_nightly",
+        description="For the platform itself: every night, forgets what arrivals need no longer.",
         job=arrivals_retention,
         cron_schedule="11 3 * * *",
         execution_timezone="UTC",

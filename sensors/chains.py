@@ -20,7 +20,12 @@ from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 
 
-@sensor(job=chain_run, minimum_interval_seconds=5, default_status=DefaultSensorStatus.RUNNING)
+@sensor(
+    job=chain_run,
+    minimum_interval_seconds=5,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="For the platform itself: continues runs of chains whose process is gone, and nodes that waited.",
+)
 def chains(context: SensorEvaluationContext) -> SkipReason:
     """Writes rows of work for runs that nothing drives; the runner, or the sensor work_recovery, executes them."""
     with DatabaseResource().open() as engine:

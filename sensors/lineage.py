@@ -35,7 +35,11 @@ from resources.database import DatabaseResource
 RECOVERY_INTERVAL_S = 30
 
 
-@sensor(minimum_interval_seconds=10, default_status=DefaultSensorStatus.RUNNING)
+@sensor(
+    minimum_interval_seconds=10,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="For the platform itself: has lineage events applied that the graph lacks, and graphs rebuilt.",
+)
 def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
     """Writes a row of work when raw events wait for the graph or a tenant's graph needs a rebuild."""
     with DatabaseResource().open() as engine:
@@ -47,7 +51,11 @@ def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
     return SkipReason(f"work {row.id} applies what the graph lacks, as run {row.run_id}")
 
 
-@sensor(minimum_interval_seconds=10, default_status=DefaultSensorStatus.RUNNING)
+@sensor(
+    minimum_interval_seconds=10,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Shows tables that lineage events name as observed assets.",
+)
 def lineage_observations(context: SensorEvaluationContext) -> SensorResult | SkipReason:
     """Turns new events into observations of external tables: one per table and tick, with the newest event."""
     settings = Settings.load()
@@ -99,6 +107,7 @@ def _asset_observation(found: Observation) -> AssetObservation:
 def definitions() -> Definitions:
     nightly = ScheduleDefinition(
         name="lineage_retention_nightly",
+        description="For the platform itself: every night, forgets lineage beyond its retention.",
         job=lineage_retention,
         cron_schedule="41 2 * * *",
         execution_timezone="UTC",

@@ -52,6 +52,7 @@ ROWS_PER_TICK = 50
     jobs=[arrival_report, chain_run, ingest_drain, lineage_apply, model_run, selfcheck, webhook_send],
     minimum_interval_seconds=5,
     default_status=DefaultSensorStatus.RUNNING,
+    description="For the platform itself: requests runs for rows of work that no runner takes.",
 )
 def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
     """Closes rows of work whose Dagster run has ended, then requests a run for each row that no runner takes."""

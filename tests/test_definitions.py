@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, DagsterInstance, DagsterRunStatus, Definitions
+from dagster import DagsterInstance, DagsterRunStatus, Definitions
+from sqlalchemy import Engine
 
 import platform_defs.definitions
 from platform_defs.runner.kinds_of_work import KINDS_OF_WORK, job_launch
@@ -51,13 +52,38 @@ def test_the_names_of_all_definitions_are_as_recorded_here(defs: Definitions) ->
     assert sorted(repository.get_top_level_resources()) == RESOURCES
 
 
-def test_every_asset_and_job_explains_itself_in_the_ui(defs: Definitions) -> None:
+OWN = "For the platform itself: "
+FOR_USERS = {"arrivals", "lineage_observations", "model_run"}
+
+
+def test_every_definition_explains_itself_in_the_ui_and_says_if_it_is_for_the_platform_itself(
+    defs: Definitions,
+) -> None:
     repository = defs.get_repository_def()
-    for name in JOBS:
-        assert repository.get_job(name).description
-    for name in ASSETS:
-        key = AssetKey(name.split("/"))
-        assert repository.assets_defs_by_key[key].descriptions_by_key[key]
+    definitions = (*repository.get_all_jobs(), *repository.sensor_defs, *repository.schedule_defs)
+    for one in definitions:
+        if not one.name.startswith("__"):
+            assert (one.description or "").endswith("."), f"{one.name} has no description"
+            assert (one.description or "").startswith(OWN) is (one.name not in FOR_USERS), one.name
+    for key, asset in repository.assets_defs_by_key.items():
+        assert (asset.descriptions_by_key.get(key) or "").endswith("."), f"{key} has no description"
+        # without a user's models, chains and sources there are only the platform's own
+        assert asset.group_names_by_key[key] == "platform", key
+
+
+@pytest.mark.parametrize(
+    "job",
+    ["arrival_report", "arrivals_retention", "ingest_drain", "lineage_apply", "lineage_retention", "webhook_send"],
+)
+def test_a_job_with_nothing_to_do_says_so_in_its_first_line(
+    defs: Definitions, job: str, migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    monkeypatch.setenv("PLATFORM_DB_URL", migrated["sqlite"].url.render_as_string())
+    with DagsterInstance.ephemeral() as instance:
+        result = defs.resolve_job_def(job).execute_in_process(instance=instance)
+        said = [record.user_message for record in instance.all_logs(result.run_id) if record.dagster_event is None]
+    assert said[0].startswith("nothing to do: ")
 
 
 def test_every_kind_of_work_is_a_job_that_the_recovery_may_launch(defs: Definitions) -> None:

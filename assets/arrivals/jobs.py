@@ -48,7 +48,7 @@ def execute_model(context: OpExecutionContext, config: BatchConfig, model_execut
 
 
 @job(
-    description="Executes a model for a batch whose tables have arrived.",
+    description="Executes one model for one batch, as an arrival does. To compute a batch again, materialise the model.",
     resource_defs={"model_execution": ModelExecutionResource(database=_DATABASE)},
 )
 def model_run() -> None:
@@ -62,12 +62,12 @@ def report_waiting_arrivals(context: OpExecutionContext, database: DatabaseResou
     total = 0
     while reported := report_arrivals(context.instance, database.engine, since):
         total += reported
-    context.log.info(f"reported {total} arrivals")
+    context.log.info(f"reported {total} arrivals" if total else "nothing to do: Dagster knows every arrival")
     context.add_output_metadata({"arrivals": total})
 
 
 @job(
-    description="Shows arrivals of source tables as materialisations.",
+    description="For the platform itself: shows arrivals of source tables as materialisations.",
     resource_defs={"database": _DATABASE},
 )
 def arrival_report() -> None:
@@ -84,11 +84,12 @@ def forget_old_executions(context: OpExecutionContext, database: DatabaseResourc
         lookback_days=settings.arrivals_lookback_days,
         at=datetime.now(UTC),
     )
-    context.log.info(f"forgot {counts}")
+    expired = any(asdict(counts).values())
+    context.log.info(f"forgot {counts}" if expired else "nothing to do: no row is older than its retention")
     context.add_output_metadata(asdict(counts))
 
 
-@job(description="Forgets ended tasks, finished deliveries and finished work beyond their retention.")
+@job(description="For the platform itself: deletes tasks, deliveries and work that are older than their retention.")
 def arrivals_retention() -> None:
     forget_old_executions()
 

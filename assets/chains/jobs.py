@@ -32,6 +32,9 @@ def drive_run(context: OpExecutionContext, config: RunOfChain) -> None:
             raise Failure(f"run {run.run_id} of {run.job_name} is {run.status}", allow_retries=False)
 
 
-@job(name=CHAIN_RUN, description="Drives one run of a chain. Used where the runner does not execute the runs.")
+@job(
+    name=CHAIN_RUN,
+    description="For the platform itself: drives a run of a chain if another launcher executes runs.",
+)
 def chain_run() -> None:
     drive_run()

@@ -14,13 +14,13 @@ def drain_tasks(context: OpExecutionContext, ingest: IngestResource) -> None:
     """Works on every task that is due, whoever planned it; windows that it completes are reported by a sensor."""
     with ingest.opened() as environment:
         ended = Executor(environment.engine, environment.open_source, threads=environment.threads).drain_everything()
-    context.log.info(f"{ended} tasks ended" if ended else "no task was due")
+    context.log.info(f"{ended} tasks ended" if ended else "nothing to do: no task is due")
     context.add_output_metadata({"tasks": ended})
 
 
 @job(
     name=INGEST_DRAIN,
-    description="Works on tasks of ingest that were queued and that nobody works on.",
+    description="For the platform itself: fetches what was planned and what nobody works on.",
     # its own, because Dagster would otherwise rebuild the sensor that lists this job
     resource_defs={"ingest": IngestResource(database=DatabaseResource(), http=HttpResource())},
 )

@@ -34,7 +34,7 @@ def live(home: Path, tree: Path, config: Path) -> Lives:
     with _platform(home, tree) as interrupted:
         run_id = interrupted.hold(600)
         interrupted.until_status(run_id, "STARTED")
-        interrupted.stop(signal.SIGINT, seconds=10)
+        interrupted.stop(signal.SIGINT)
         left_processes = processes_of(home)
         left_files = [name for name in ("up.json", "up.lock", "runner.sock") if (home / name).exists()]
     config.write_text("run_launcher: {module: dagster, class: DefaultRunLauncher}\n")

@@ -141,7 +141,7 @@ class PlatformUp:
         """Everything that belongs to this home, however deep: its environment names the home."""
         return processes_of(self.home)
 
-    def stop(self, number: int = signal.SIGINT, seconds: float = 15) -> int:
+    def stop(self, number: int = signal.SIGINT, seconds: float = 60) -> int:
         self.process.send_signal(number)
         code = self.process.wait(seconds)
         self._close()

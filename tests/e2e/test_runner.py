@@ -19,7 +19,7 @@ from tests.e2e.warm import Warm
 from tests.waiting import until
 
 SLOTS = 8
-PARTITIONS = [f"{number:02d}" for number in range(20)]
+PARTITIONS = [f"check-{number:02d}-of-20" for number in range(1, 21)]
 FINAL = ("SUCCESS", "FAILURE", "CANCELED")
 # a quiet machine takes a second or two of it; the tests share theirs
 SOON_S = 30
