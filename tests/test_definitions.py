@@ -71,6 +71,7 @@ def test_every_definition_explains_itself_in_the_ui_and_says_if_it_is_for_the_pl
         assert asset.group_names_by_key[key] == "platform", key
 
 
+@pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")
 @pytest.mark.parametrize(
     "job",
     ["arrival_report", "arrivals_retention", "ingest_drain", "lineage_apply", "lineage_retention", "webhook_send"],
