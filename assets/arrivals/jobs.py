@@ -48,7 +48,7 @@ def execute_model(context: OpExecutionContext, config: BatchConfig, model_execut
 
 
 @job(
-    description="Executes a model for a batch, as an arrival does. To compute one again, materialise the model's asset.",
+    description="Executes a model for a batch, as an arrival does. To compute one again, materialise the model.",
     resource_defs={"model_execution": ModelExecutionResource(database=_DATABASE)},
 )
 def model_run() -> None:
