@@ -17,7 +17,7 @@ def prune_dagster(context: OpExecutionContext) -> None:
     context.add_output_metadata(asdict(pruned))
 
 
-@job(description="Deletes what Dagster keeps beyond its retention; the last result of each partition stays.")
+@job(description="For the platform itself: deletes Dagster's old rows; the last result of a partition stays.")
 def dagster_retention() -> None:
     prune_dagster()
 

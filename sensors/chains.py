@@ -39,6 +39,7 @@ def chains(context: SensorEvaluationContext) -> SkipReason:
 def definitions() -> Definitions:
     nightly = ScheduleDefinition(
         name="chains_retention_nightly",
+        description="For the platform itself: every night, forgets runs of chains that ended long ago.",
         job=chains_retention,
         cron_schedule="41 3 * * *",
         execution_timezone="UTC",

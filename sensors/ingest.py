@@ -75,7 +75,7 @@ def plan_due_windows(context: SensorEvaluationContext) -> Iterator[RunRequest | 
 
 
 def keep_ingest_going(context: SensorEvaluationContext) -> SkipReason:
-    """For the platform itself: has forgotten tasks drained and windows reported, and keeps the check `complete` true."""
+    """For the platform itself: has forgotten tasks drained, windows reported, and the check `complete` kept true."""
     now = datetime.now(UTC)
     with DatabaseResource().open() as engine:
         draining = is_forgotten(engine, now, waiting_for=FORGOTTEN_AFTER)

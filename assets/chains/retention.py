@@ -18,6 +18,6 @@ def forget_old_runs(context: OpExecutionContext, database: DatabaseResource) -> 
     context.add_output_metadata(asdict(counts))
 
 
-@job(description="Forgets runs of chains that ended long ago, with their nodes, and the audit of that time.")
+@job(description="For the platform itself: forgets runs of chains that ended long ago, and their audit.")
 def chains_retention() -> None:
     forget_old_runs()

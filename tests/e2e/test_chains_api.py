@@ -65,7 +65,7 @@ class Site:
 
 @pytest.fixture
 def site(platform: Warm) -> Iterator[Site]:
-    headers = {"Authorization": f"Bearer {platform.up['demo_key']}"}
+    headers = {"Authorization": f"Bearer {platform.key}"}
     with (
         serving_nodes() as nodes,
         httpx.Client(base_url=platform.up["api"], headers=headers, timeout=60, trust_env=False) as client,

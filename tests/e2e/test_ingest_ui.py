@@ -168,7 +168,7 @@ def _others_finish_first(up: Warm) -> None:
     answer = httpx.post(
         f"{up.up['api']}/api/open/kpi/srcTableComplete",
         json={"srcTableName": "BESIDE", "opTime": "20010101"},
-        headers={"Authorization": f"Bearer {up.up['demo_key']}"},
+        headers={"Authorization": f"Bearer {up.key}"},
         timeout=60,
         trust_env=False,
     )
