@@ -131,6 +131,10 @@ class Settings(BaseSettings):
         "CHAIN_*",
         description="Variables (patterns) that nodes of chains may refer to as env:NAME; those of the platform never",
     )
+    chain_lineage: bool = Field(True, description="Whether runs and nodes of chains become lineage events")
+    chain_lineage_tenant: int = Field(
+        0, ge=0, description="Id of the tenant whose events those are; 0 means the only tenant on record"
+    )
     chain_shell: bool = Field(False, description="Whether chains may have nodes of the type shell")
     log_format: Literal["", "json", "human"] = Field(
         "", description="Form of the API's log lines; empty means human on a terminal and json elsewhere"

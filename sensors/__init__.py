@@ -5,9 +5,9 @@ A new system adds itself to SYSTEMS.
 
 from dagster import Definitions
 
-from sensors import arrivals, chain_triggers, chains, ingest, lineage, upkeep, work
+from sensors import arrivals, chain_lineage, chain_triggers, chains, ingest, lineage, upkeep, work
 
-SYSTEMS = (arrivals, chain_triggers, chains, ingest, lineage, work, upkeep)
+SYSTEMS = (arrivals, chain_lineage, chain_triggers, chains, ingest, lineage, work, upkeep)
 
 
 def definitions() -> Definitions:

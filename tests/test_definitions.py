@@ -25,7 +25,15 @@ JOBS = [
     "selfcheck",
     "webhook_send",
 ]
-SENSORS = ["arrivals", "chains", "ingest_upkeep", "lineage_observations", "lineage_recovery", "work_recovery"]
+SENSORS = [
+    "arrivals",
+    "chain_lineage",
+    "chains",
+    "ingest_upkeep",
+    "lineage_observations",
+    "lineage_recovery",
+    "work_recovery",
+]
 SCHEDULES = [
     "arrivals_retention_nightly",
     "chains_retention_nightly",

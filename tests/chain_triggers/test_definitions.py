@@ -20,22 +20,20 @@ from assets import chains as chain_assets
 from platform_defs.chains.definitions import create_chain, set_chain_enabled
 from platform_defs.chains.errors import ChainsError
 from platform_defs.chains.nodes.catalogue import node_types
-from platform_defs.settings import Settings
-from platform_defs.store import migrate
-from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.chains import job_run
 from sensors import chain_triggers
 from tests.arrivals.world import write_arrival
+from tests.conftest import _empty
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def engine(migrated: dict[str, Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """The platform's own database, as the sensors open it."""
+    engine = migrated["sqlite"]
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
-    engine = open_engine(Settings.load().database_url)
-    migrate.upgrade(engine)
+    monkeypatch.setenv("PLATFORM_DB_URL", engine.url.render_as_string(hide_password=False))
     yield engine
-    engine.dispose()
+    _empty(engine)
 
 
 @pytest.fixture

@@ -255,7 +255,14 @@ def _write_operation(
         action=f"node.{entry['action']}",
         object_id=node.run_id,
         node_id=node.node_id,
-        before={"status": node.status, "attempt": node.attempt, "artifactJson": node.artifact_json},
+        before={
+            "status": node.status,
+            "attempt": node.attempt,
+            "artifactJson": node.artifact_json,
+            "lastError": node.last_error,
+            "endedAt": _iso(node.ended_at),
+            "run": {"status": run.status, "endedAt": _iso(run.ended_at), "error": run.error},
+        },
         after={
             "status": values["status"],
             "attempt": values.get("attempt", node.attempt),
@@ -264,6 +271,10 @@ def _write_operation(
         },
         reason=entry["reason"],
     )
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
 def _go_on(connection: Connection, run: Row[Any], reason: str) -> None:

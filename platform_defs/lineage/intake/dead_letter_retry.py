@@ -2,25 +2,23 @@
 
 import json
 
-from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 
 from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import Tenant, find_tenant
-from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import EventRefused, TenantUnknown
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import DeadLetter
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
-from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, ParallelCommitter, is_store_unavailable
-from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.commit import is_store_unavailable
+from platform_defs.lineage.sink.opening import open_committer
 
 
 def retry_letter(engine: Engine, graph: Graph, letter: DeadLetter) -> str | None:
     """None if the event is accepted now, else the reason of the refusal. Raises if a store is not available."""
-    committer = _open_committer(engine, graph)
+    committer = open_committer(engine, graph)
     try:
         intake = Intake(KnownTenants(engine))
         result = intake.prepare(_source_of(engine, letter), json.loads(letter.payload))
@@ -39,13 +37,6 @@ def retry_letter(engine: Engine, graph: Graph, letter: DeadLetter) -> str | None
         committer.close()
     dead_letters.record_refusal(engine, letter.id, reason)
     return reason
-
-
-def _open_committer(engine: Engine, graph: Graph) -> Committer:
-    metrics = SinkMetrics(CollectorRegistry())
-    if isinstance(graph, EmbeddedGraph):
-        return EmbeddedCommitter(engine, metrics)
-    return ParallelCommitter(engine, graph, metrics)
 
 
 def _source_of(engine: Engine, letter: DeadLetter) -> Principal:

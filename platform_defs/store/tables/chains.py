@@ -66,6 +66,7 @@ job_run = Table(
     Index("idx_job_run_job_id", "job_id"),
     Index("idx_job_run_status", "status", "created_at"),
     Index("idx_job_run_parent", "parent_run_id"),
+    Index("idx_job_run_updated", "updated_at"),
 )
 
 # A drive is one process, and one recorded Dagster run, that executes what can be executed of a run.
