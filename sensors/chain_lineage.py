@@ -27,12 +27,13 @@ _REMEMBERED = 20_000
 _sent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
 
-@sensor(minimum_interval_seconds=INTERVAL_S, default_status=DefaultSensorStatus.RUNNING)
+@sensor(
+    minimum_interval_seconds=INTERVAL_S,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="For the platform itself: sends lineage events of runs and nodes of chains.",
+)
 def chain_lineage(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-    """For the platform itself: sends lineage events of runs and nodes of chains.
-
-    While a store is away the tick fails, and a later one goes on where it left off.
-    """
+    """While a store is away the tick fails, and a later one goes on where it left off."""
     settings = Settings.load()
     if not settings.chain_lineage:
         return SkipReason("PLATFORM_CHAIN_LINEAGE is off")
