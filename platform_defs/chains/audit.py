@@ -1,9 +1,11 @@
 """The audit: who changed which chain, job, run or node, how it was before and after, and why."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, Engine, Row, insert, select
 
+from platform_defs.store.engine import read
 from platform_defs.store.tables.chains import job_audit
 
 
@@ -30,3 +32,11 @@ def record(
             reason=reason,
         )
     )
+
+
+def newest_entries(engine: Engine, *, object_id: str | None = None, limit: int = 50) -> Sequence[Row[Any]]:
+    """The newest rows first; only those of one chain, job or run if its id is given."""
+    query = select(job_audit).order_by(job_audit.c.id.desc()).limit(limit)
+    if object_id is not None:
+        query = query.where(job_audit.c.object_id == object_id)
+    return read(engine, lambda connection: connection.execute(query).all())

@@ -9,13 +9,15 @@ from typing import Any
 
 from platform_defs.chains.dag import RetryPolicy, parse_snapshot
 from platform_defs.chains.errors import InvalidChain
-from platform_defs.chains.json_values import json_problem, read_json_text
+from platform_defs.chains.json_values import MEBIBYTE, json_problem, read_json_text
 from platform_defs.chains.nodes import catalogue
 from platform_defs.chains.nodes.port import NodeTypes
 from platform_defs.chains.triggers import trigger_problems
 
 NO_NODES = "dag must have nodes"
 MAX_NODES = 2000
+# The audit keeps a chain before and after a change in one row, and a statement on MariaDB has at most 16 MiB.
+MAX_DAG_BYTES = 4 * MEBIBYTE
 MAX_JOB_NAME = 128
 MAX_ATTEMPTS = 100
 MAX_BACKOFF_MILLIS = 86_400_000
@@ -44,7 +46,7 @@ def read_dag(given: Any, types: NodeTypes | None) -> dict[str, Any]:
             raise InvalidChain([f"dagJson: {error}"]) from None
     if not isinstance(given, dict):
         raise InvalidChain([f"dagJson: expected a JSON object with nodes, got {_kind(given)}"])
-    problem = json_problem(given, max_bytes=None)
+    problem = json_problem(given, max_bytes=MAX_DAG_BYTES)
     problems = [f"dagJson: {problem}"] if problem else list(dag_problems(given, types))
     if not problems and types is not None:
         problems = _reference_problems(given, types)

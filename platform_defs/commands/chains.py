@@ -11,6 +11,7 @@ import click
 from sqlalchemy import Connection, Engine
 
 from platform_defs.chains import definitions as chains
+from platform_defs.chains.audit import newest_entries
 from platform_defs.chains.definition_file import load_file
 from platform_defs.chains.definitions import Chain
 from platform_defs.chains.json_values import read_json_text
@@ -173,6 +174,19 @@ def complete(run_id: str, node_id: str, reason: str | None, artifact: str | None
         state = operations.complete_node(engine, run_id, node_id, actor=OPERATOR, reason=reason, artifact=value)
     _wake()
     click.echo(f"node {node_id} is {state.status}" + ("" if state.changed else " already"))
+
+
+@command.command("audit")
+@click.argument("object_id", metavar="[ID]", required=False)
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@_as_json
+def audit(object_id: str | None, limit: int, as_json: bool) -> None:
+    """List who did what, the newest first, of all or of one chain, job or run; --json has before and after."""
+    shown = ("created_at", "actor", "action", "object_id", "node_id", "reason")
+    with open_database() as engine:
+        found = newest_entries(engine, object_id=object_id, limit=limit)
+    for row in found:
+        _print({name: row._mapping[name] for name in (row._mapping if as_json else shown)}, as_json)
 
 
 def _find(engine: Engine, chain: str) -> Chain:

@@ -69,6 +69,8 @@ def test_a_chain_is_loaded_started_repaired_and_stopped(platform: Platform, tmp_
     assert platform("disable", "nightly").output == "nightly is disabled\n"
     assert str(platform("start", "nightly").exception) == "chain is disabled"
     assert {row.actor for row in audit_rows(engine)} == {"operator"}
+    actions = [line.split("\t")[2] for line in platform("audit", run_id).output.splitlines()]
+    assert actions == ["run.stop", "node.complete", "node.retry", "run.start"]
 
 
 def test_a_file_with_a_problem_is_refused_as_a_whole(platform: Platform, tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ class ChainsCollector(Collector):
         recent = datetime.now(UTC) - RECENT
         started = GaugeMetricFamily("platform_chain_runs_started_last_hour", "Runs that began in the last hour.")
         started.add_metric([], counts.runs_since(connection, recent))
+        without = GaugeMetricFamily(
+            "platform_chain_runs_without_work", "Runs that are not over and that no row of work drives: normally 0."
+        )
+        without.add_metric([], counts.runs_without_work(connection))
         nodes = GaugeMetricFamily("platform_chain_nodes_in_flight", "Nodes of runs that go on.", labels=["status"])
         for node_status, count in counts.nodes_in_flight(connection).items():
             nodes.add_metric([node_status], count)
@@ -50,7 +54,7 @@ class ChainsCollector(Collector):
             seconds.add_metric([timing.job_name, "mean"], timing.mean_s)
             seconds.add_metric([timing.job_name, "max"], timing.max_s)
             ended.add_metric([timing.job_name], timing.count)
-        return [runs, started, nodes, seconds, ended]
+        return [runs, started, without, nodes, seconds, ended]
 
 
 def collectors(context: ApiContext) -> Sequence[NamedCollector]:

@@ -8,8 +8,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Float, cast, func, select, text
 
 from platform_defs.chains.states import ACTIVE, NodeStatus, RunStatus
-from platform_defs.store.tables.chains import job_run, job_run_node
+from platform_defs.store.tables.chains import job_run, job_run_drive, job_run_node
+from platform_defs.store.tables.work import work
 from platform_defs.store.types import is_mysql
+from platform_defs.work.rows import is_finished
 
 _GOING = sorted([RunStatus.PENDING, RunStatus.RUNNING, RunStatus.STOPPING])
 
@@ -43,6 +45,18 @@ def nodes_in_flight(connection: Connection) -> dict[NodeStatus, int]:
         .group_by(status)
     )
     return dict.fromkeys(sorted(ACTIVE), 0) | {NodeStatus(name): count for name, count in connection.execute(query)}
+
+
+def runs_without_work(connection: Connection) -> int:
+    """Runs that are not over and have no open row of work: the sensor `chains` has to go on with them."""
+    is_open = (
+        select(job_run_drive.c.run_id)
+        .join(work, work.c.id == job_run_drive.c.work_id)
+        .where(job_run_drive.c.run_id == job_run.c.run_id, ~is_finished(work.c.status))
+        .exists()
+    )
+    query = select(func.count()).select_from(job_run).where(job_run.c.status.in_(_GOING), ~is_open)
+    return int(connection.execute(query).scalar_one())
 
 
 def node_timings(connection: Connection, since: datetime) -> Sequence[NodeTiming]:

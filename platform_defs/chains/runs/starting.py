@@ -12,7 +12,7 @@ from platform_defs.chains.dag import RetryPolicy
 from platform_defs.chains.definitions import Chain, find_by_id_or_name, find_chain
 from platform_defs.chains.errors import Conflict, InvalidChain
 from platform_defs.chains.job_definitions import find_job, find_jobs
-from platform_defs.chains.json_values import json_problem
+from platform_defs.chains.json_values import MEBIBYTE, json_problem
 from platform_defs.chains.request_keys import RequestKey, claim_key
 from platform_defs.chains.runs.drives import Drive, begin_drive, lock_run
 from platform_defs.chains.states import RunStatus
@@ -22,6 +22,8 @@ from platform_defs.store.tables.chains import job_run, job_run_node
 
 # How deep runs may be nested: a chain that starts itself would never end.
 MAX_DEPTH = 10
+# Of a snapshot, in which the same job may be resolved for many nodes.
+MAX_SNAPSHOT_BYTES = 8 * MEBIBYTE
 # The node of a run that was started from a job alone.
 JOB_NODE = "job"
 
@@ -196,7 +198,11 @@ def resolve(connection: Connection, dag_json: Mapping[str, Any], name: str) -> d
         if job is not None:
             action = {"type": job.type, "cfg": job.config_json}
         resolved.append({**node, **action, "dependsOn": node.get("dependsOn") or [], "retry": _filled_retry(node)})
-    return {**dag_json, "job": dag_json.get("job") or name, "nodes": resolved}
+    snapshot = {**dag_json, "job": dag_json.get("job") or name, "nodes": resolved}
+    problem = json_problem(snapshot, max_bytes=MAX_SNAPSHOT_BYTES)
+    if problem is not None:
+        raise Conflict(f"the DAG with its jobs resolved: {problem}", code="JOB_UNAVAILABLE")
+    return snapshot
 
 
 def _filled_retry(node: Mapping[str, Any]) -> dict[str, Any]:
