@@ -4,16 +4,19 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, update
 
 from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import ALL_SCOPES
+from platform_defs.api.chains.metrics import ChainsCollector
 from platform_defs.chains.states import NodeStatus, RunStatus
-from platform_defs.store.tables.chains import job_audit, job_run
+from platform_defs.store.tables.chains import job_audit, job_run, job_run_node
+from platform_defs.store.tables.work import work
 from tests.api.serving import Api
 from tests.chains.making import LINE, dag, node, put
 
@@ -307,3 +310,14 @@ def test_metrics_count_runs_and_time_nodes(api: Api, call: Call, engine: Engine)
     assert 'platform_chain_runs{status="FAILED"} 0.0' in text
     assert "platform_chain_runs_started_last_hour 1.0" in text
     assert 'platform_chain_nodes_in_flight{status="RETRYING"} 1.0' in text
+    assert "platform_chain_runs_without_work 0.0" in text
+    with engine.begin() as connection:
+        connection.execute(update(work).values(status="FAILED"))
+        started = datetime(2026, 1, 1, tzinfo=UTC)
+        for node_id, seconds in (("a", 1.5), ("b", 0.5)):
+            times = {"started_at": started, "ended_at": started + timedelta(seconds=seconds)}
+            connection.execute(update(job_run_node).where(job_run_node.c.node_id == node_id).values(times))
+        counted = {metric.name: metric.samples for metric in ChainsCollector(engine)._look(connection)}
+    assert [round(sample.value, 3) for sample in counted["platform_chain_node_seconds"]] == [1.0, 1.5]
+    assert [sample.value for sample in counted["platform_chain_nodes_ended_last_hour"]] == [2.0]
+    assert [sample.value for sample in counted["platform_chain_runs_without_work"]] == [1.0]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from platform_defs.chains.errors import InvalidChain
+from platform_defs.chains.nodes.catalogue import node_types
 from platform_defs.chains.nodes.port import NodeTypes
 from platform_defs.chains.validation import MAX_NODES, read_dag
 from tests.chains.making import DIAMOND, LINE, dag, node
@@ -74,6 +75,7 @@ def test_a_good_dag_is_read_from_an_object_and_from_its_text(content: Any, types
         (dag(node("a", cfg={"message": "${nodes.b.artifact}"}), node("b")), "node a: cfg refers to the node b, which"),
         (dag(node("a", cfg={"message": "env:PLATFORM_DB_URL"})), "node a: cfg.message: chains may not refer to env:"),
         (dag(node("a"), triggers=[{"cron": "nope"}]), "triggers[0].cron: "),
+        (dag(node("a", cfg={"message": "x" * 2**22})), "dagJson: expected at most 4194304 bytes of JSON"),
     ],
 )
 def test_each_problem_names_its_node_and_field(content: Any, problem: str, types: NodeTypes) -> None:
@@ -109,12 +111,15 @@ def test_of_thousands_of_problems_some_are_shown(types: NodeTypes) -> None:
     assert found[-1] == "and 950 more problems"
 
 
+WORDS = ["a", "b", "print", "http", "sql", "chain", "${params.x}", "${nodes.a.artifact}", "${", "env:HOME", "* * * * *"]
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(WORDS),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["nodes", "id", "type", "cfg", "retry", "dependsOn", "maxAttempts", "jobId", "triggers"]),
+            st.sampled_from(
+                ["nodes", "id", "type", "cfg", "retry", "dependsOn", "maxAttempts", "jobId", "triggers", "cron"]
+            ),
             inner,
             max_size=5,
         )
@@ -123,8 +128,22 @@ anything = st.recursive(
 )
 
 
-@given(anything)
+nearly_a_dag = st.fixed_dictionaries(
+    {
+        "nodes": st.lists(
+            st.fixed_dictionaries(
+                {"id": st.sampled_from("abc"), "type": st.sampled_from(sorted(node_types().by_name)), "cfg": anything},
+                optional={"dependsOn": st.lists(st.sampled_from("abc"), max_size=2), "retry": anything},
+            ),
+            max_size=3,
+        )
+    },
+    optional={"triggers": st.lists(st.dictionaries(st.sampled_from(["cron", "table", "zone", "params"]), anything))},
+)
+
+
+@given(anything | nearly_a_dag)
 def test_whatever_is_sent_is_read_or_refused_with_lines(content: Any) -> None:
-    for one in problems(content):
+    for one in (*problems(content), *problems(content, node_types())):
         assert one
         assert "\n" not in one

@@ -1,15 +1,18 @@
 """The fourteen cases of chapter J of the seed, over HTTP against a running platform."""
 
 import json
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.conftest import needs
 from tests.e2e.node_server import NodeServer, serving_nodes
 from tests.e2e.warm import Warm
 from tests.waiting import until
@@ -187,3 +190,37 @@ def test_14_a_node_is_completed_by_hand_while_it_runs_and_after_it_failed(site: 
     again = site.node(run_id, "c", "complete")
     assert (again["status"], again["attempt"]) == ("SUCCESS", 1)
     assert {row["status"] for row in site.rows(run_id).values()} == {"SUCCESS"}
+
+
+def has_more_than(things: Sequence[Any], count: int) -> bool:
+    return len(things) > count
+
+
+@needs("time")
+def test_a_chain_that_is_changed_all_the_time_holds_up_no_start_and_no_job(site: Site, platform: Warm) -> None:
+    chain = site.create(printing("a"))
+    done, versions = threading.Event(), [1]
+
+    def change() -> None:
+        while not done.wait(1):
+            content = {"nodes": [printing(f"a{versions[-1]}")]}
+            body = {"name": site.name, "dagJson": content, "version": versions[-1]}
+            versions.append(site.call("PUT", f"{CHAINS}/{chain['chainId']}", body)["version"])
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(3):
+            until("another version", partial(has_more_than, versions, len(versions)))
+            run_id = site.call("POST", f"{CHAINS}/{chain['chainId']}:start")["runId"]
+            site.until_run(run_id, "SUCCESS")
+        selfcheck = platform.launch("selfcheck")
+        platform.until_status(selfcheck, "SUCCESS", seconds=90)
+        changed_meanwhile = len(versions)
+    finally:
+        done.set()
+        changing.join()
+    assert changed_meanwhile > 4
+    # each run kept the DAG of its start
+    (node_id,) = site.rows(run_id)
+    assert node_id.startswith("a")
