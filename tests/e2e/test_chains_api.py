@@ -197,6 +197,7 @@ def has_more_than(things: Sequence[Any], count: int) -> bool:
 
 
 @needs("time")
+@pytest.mark.parametrize("platform", ["embedded"], indirect=True)
 def test_a_chain_that_is_changed_all_the_time_holds_up_no_start_and_no_job(site: Site, platform: Warm) -> None:
     chain = site.create(printing("a"))
     done, versions = threading.Event(), [1]
