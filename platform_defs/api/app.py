@@ -11,6 +11,7 @@ from platform_defs.access.assertions import load_gateway
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.api.http import docs
 from platform_defs.api.http.auth import SECURITY_SCHEMES, RequestAuthentication
+from platform_defs.api.http.curl import add_curl_samples
 from platform_defs.api.http.drain import Drain, DrainMiddleware
 from platform_defs.api.http.error_handlers import add_error_handlers
 from platform_defs.api.http.errors import ErrorResponses
@@ -48,6 +49,7 @@ class PlatformApi(FastAPI):
                 schemas.pop(name, None)
             for system in SYSTEMS:
                 schemas |= system.schemas(self.state.context)
+            add_curl_samples(schema)
         return self.openapi_schema or {}
 
 

@@ -1,11 +1,11 @@
-"""The page at /docs: shows the OpenAPI document without loading anything from another host."""
+"""The page at /docs: shows the OpenAPI document, lets one try it, and loads nothing from another host."""
 
 from fastapi import APIRouter
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 
 router = APIRouter(include_in_schema=False)
 
-_PAGE = """<!doctype html>
+_PAGE = r"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Platform API</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
@@ -18,7 +18,8 @@ _PAGE = """<!doctype html>
 </style></head><body>
 <h1>Platform API</h1>
 <p>Machine-readable: <a href="/openapi.json">/openapi.json</a>.
-Send <code>Authorization: Bearer &lt;API key&gt;</code>.</p>
+Send <code>Authorization: Bearer &lt;API key&gt;</code>, and to try it here: 
+<input id="key" size="40" type="password" placeholder="pk_…" autocomplete="off" aria-label="API key"></p>
 <main id="paths">Loading …</main>
 <script>
 const element = (name, text, parent, kind) => {
@@ -32,6 +33,25 @@ const show = (title, value, parent) => {
   if (value === undefined || (Array.isArray(value) && !value.length)) return;
   element("div", title, parent);
   element("pre", JSON.stringify(value, null, 2), parent);
+};
+const curlOf = operation => operation["x-codeSamples"]?.[0]?.source ?? "";
+// "Try it" sends what the curl command says: its address, method and body, as somebody has edited them.
+const addTry = (operation, method, box) => {
+  const command = curlOf(operation), body = command.match(/ -d '([^]*)'$/)?.[1].replaceAll("'\\''", "'");
+  const address = element("input", "", box);
+  address.size = 70;
+  address.value = command.match(/'([^']*)'/)[1].replace("http://127.0.0.1:8000", "");
+  const text = body === undefined ? null : element("textarea", body, box);
+  if (text) Object.assign(text, { rows: 4, cols: 90 });
+  const button = element("button", "Try it", box), answer = element("pre", "", box, "answer");
+  button.onclick = async () => {
+    const headers = { "Authorization": "Bearer " + document.getElementById("key").value };
+    if (text) headers["Content-Type"] = "application/json";
+    try {
+      const got = await fetch(address.value, { method: method.toUpperCase(), headers, body: text?.value });
+      answer.textContent = got.status + " " + got.statusText + "\n" + await got.text();
+    } catch (error) { answer.textContent = "no answer: " + error; }
+  };
 };
 fetch("/openapi.json").then(answer => answer.json()).then(api => {
   const groups = {};
@@ -49,6 +69,8 @@ fetch("/openapi.json").then(answer => answer.json()).then(api => {
       element("code", path, line);
       element("span", operation.summary, line, "what");
       if (operation.description) element("p", operation.description, box);
+      element("pre", curlOf(operation).replace("http://127.0.0.1:8000", location.origin), box, "curl");
+      addTry(operation, method, box);
       show("Scope (one of)", operation["x-scopes"], box);
       show("Parameters", operation.parameters, box);
       show("Body", operation.requestBody?.content, box);
@@ -66,6 +88,11 @@ fetch("/openapi.json").then(answer => answer.json()).then(api => {
 }).catch(error => { document.getElementById("paths").textContent = "The API description did not load: " + error; });
 </script></body></html>
 """
+
+
+@router.get("/")
+async def root() -> RedirectResponse:
+    return RedirectResponse("/docs")
 
 
 @router.get("/docs")

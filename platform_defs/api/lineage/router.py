@@ -46,6 +46,19 @@ class ParsedBody:
     results: list[IntakeResult | Answer]
 
 
+# an event that any client might send
+EXAMPLE = {
+    "eventType": "COMPLETE",
+    "eventTime": "2026-11-17T06:00:00Z",
+    "producer": "https://example.com/nightly",
+    "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json",
+    "run": {"runId": "0192f7c4-7f00-7000-8000-000000000001"},
+    "job": {"namespace": "shop", "name": "daily_orders"},
+    "inputs": [{"namespace": "mysql://db.example.com:3306", "name": "shop.orders"}],
+    "outputs": [{"namespace": "mysql://db.example.com:3306", "name": "mart.daily_orders"}],
+}
+
+
 @router.post(
     "/api/openlineage",
     status_code=201,
@@ -62,7 +75,7 @@ class ParsedBody:
         "requestBody": {
             "required": True,
             "description": "A RunEvent, DatasetEvent or JobEvent, or an array of them; may be gzipped.",
-            "content": {"application/json": {"schema": {"type": ["object", "array"]}}},
+            "content": {"application/json": {"schema": {"type": ["object", "array"]}, "example": EXAMPLE}},
         },
     },
 )
