@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off --require-hashes
 # one line that counts on a terminal, every tenth package elsewhere
-PROGRESS := awk -v terminal="$$(test -t 1 && echo 1)" '\
+PROGRESS := awk -v terminal="$$(test -t 2 && echo 1)" '\
   /^(Collecting|Requirement already)/ { n++; name = $$1 == "Collecting" ? $$2 : $$4; \
     if (terminal) printf "\r  %d packages, now %-50s", n, name; else if (n % 10 == 0) print "  " n " packages"; fflush() } \
   /^Installing collected/ { if (terminal) printf "\r  %-65s", "unpacking " n " packages"; else print "  unpacking " n " packages"; fflush() } \

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -10,9 +12,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from platform_defs.access.keys import verify_key
 from platform_defs.cli import COMMANDS
+from platform_defs.store.engine import open_engine
 from tests.conftest import dropped_databases, server_url
 
+ROOT = Path(__file__).resolve().parent.parent
 PLATFORM = Path(sys.executable).with_name("platform")
 
 
@@ -179,6 +184,38 @@ def test_a_selfcheck_names_every_part_that_does_not_answer(tmp_path: Path) -> No
     details = {part["name"]: part["detail"] for part in found["parts"]}
     assert details["api"] == "http://127.0.0.1:1/readyz does not answer yet"
     assert details["runner"] == "no runner is alive"
+
+
+def test_the_shell_completes_commands(tmp_path: Path) -> None:
+    asked = {"_PLATFORM_COMPLETE": "bash_complete", "COMP_WORDS": "platform keys i", "COMP_CWORD": "2"}
+    assert run(home=tmp_path, **asked).stdout == "plain,issue\n"
+    assert "complete -o nosort" in run(home=tmp_path, _PLATFORM_COMPLETE="bash_source").stdout
+
+
+def test_a_home_that_was_backed_up_and_lost_is_as_before_after_its_restore(tmp_path: Path) -> None:
+    """By the commands of docs/operations.md."""
+    home = tmp_path / "home"
+    run("db", "upgrade", home=home)
+    run("tenants", "add", "7", "acme", "Acme Inc.", home=home)
+    key = run("keys", "issue", "spark", "--scopes", "lineage:write", "--tenant", "7", home=home).stdout.strip()
+    run("registry", "load", "preset:crossref", home=home)
+    (home / "webhook.key").write_text("a key that secrets are encrypted with")
+    looks = [("tenants", "list"), ("keys", "list", "--json"), ("registry", "show", "crossref", "--json")]
+    before = [run(*look, home=home).stdout for look in looks]
+    assert all(before)
+    page = (ROOT / "docs" / "operations.md").read_text()
+    backup, restore = re.findall(r"^(?:tar|mkdir).*backup\.tar\.gz.*$", page, re.MULTILINE)
+    variables = os.environ | {"PLATFORM_HOME": str(home)}
+    subprocess.run(["bash", "-ec", backup], cwd=tmp_path, env=variables, check=True)
+    shutil.rmtree(home)
+    assert "no platform in" in run("tenants", "list", home=home).stderr
+    subprocess.run(["bash", "-ec", restore], cwd=tmp_path, env=variables, check=True)
+    assert "up to date" in run("db", "upgrade", home=home).stdout
+    assert [run(*look, home=home).stdout for look in looks] == before
+    engine = open_engine(f"sqlite:///{home}/platform.db")
+    assert verify_key(engine, key).name == "spark"
+    assert (home / "webhook.key").read_text() == "a key that secrets are encrypted with"
+    engine.dispose()
 
 
 def write_up(home: Path, *, pid: int) -> None:

@@ -1,11 +1,14 @@
 """Settings: what an operator may write, and the one line that a mistake is answered with."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from platform_defs.errors import SettingsError
 from platform_defs.settings import Settings, resolve_secret
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_without_any_variable_everything_is_embedded_and_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +58,19 @@ def test_a_mistake_is_one_line_that_names_the_variable_and_no_secret(
     assert str(caught.value).startswith(expected)
     assert "\n" not in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+def test_every_setting_is_in_the_table_of_the_readme() -> None:
+    """A row names one variable in full; `_SUFFIX` after it replaces its end."""
+    named: set[str] = set()
+    for line in (ROOT / "README.md").read_text().splitlines():
+        if names := re.findall(r"`(\w+)`", line.split("|")[1] if line.startswith("| `PLATFORM_") else ""):
+            first, *others = names
+            words = first.split("_")
+            named |= {first, *others}
+            named |= {"_".join(words[:count]) + other for other in others for count in range(1, len(words))}
+    missing = {f"PLATFORM_{name.upper()}" for name in Settings.model_fields} - named
+    assert missing == set()
 
 
 def test_a_secret_is_found_by_its_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
