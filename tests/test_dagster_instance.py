@@ -1,6 +1,5 @@
 """Dagster's instance: in files under the home, or in MySQL behind one pool, never with a password in a file."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +76,7 @@ def test_a_run_on_mysql_costs_no_handshakes(settings: Settings) -> None:
         assert isinstance(instance.run_storage, PooledRunStorage)
         nothing_much.execute_in_process(instance=instance)
         opened: list[object] = []
-        engine: Engine = _engine_of(os.getpid(), url.render_as_string(hide_password=False))
+        engine: Engine = _engine_of(url.render_as_string(hide_password=False))
         event.listen(engine, "connect", lambda *connection: opened.append(connection))
         nothing_much.execute_in_process(instance=instance)
     assert len(opened) == 0

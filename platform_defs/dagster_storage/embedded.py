@@ -4,7 +4,6 @@ Dagster's own storage builds an engine for every statement, so that every statem
 a database for every run, and reads all migrations whenever an instance is opened. This costs a third of a short run.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -19,13 +18,15 @@ from dagster._core.storage.sqlite import create_db_conn_string
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy import Connection, Engine, create_engine, event
 
+from platform_defs.dagster_storage.engines import inherit
+from platform_defs.dagster_storage.known_schema import KnownEventSchema, KnownRunSchema
 from platform_defs.dagster_storage.ordered_partitions import OrderedPartitions
 from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
 from platform_defs.store.engine import POOL_TIMEOUT_S, SQLITE_BUSY_TIMEOUT_S
 
 
 @cache
-def _engine_of(pid: int, url: str) -> Engine:
+def _engine_of(url: str) -> Engine:
     engine = create_engine(
         url,
         connect_args={"timeout": SQLITE_BUSY_TIMEOUT_S, "check_same_thread": False},
@@ -39,7 +40,7 @@ def _engine_of(pid: int, url: str) -> Engine:
         # With a write-ahead log a killed process loses nothing. A power cut may lose the last events.
         connection.execute("PRAGMA synchronous=NORMAL").close()
 
-    return engine
+    return inherit(engine)
 
 
 class _OneEngine:
@@ -49,8 +50,7 @@ class _OneEngine:
 
     @property
     def shared_engine(self) -> Engine:
-        # By pid: a forked process must not use the connections of its parent.
-        return _engine_of(os.getpid(), self._conn_string)
+        return _engine_of(self._conn_string)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -62,7 +62,7 @@ class _OneEngine:
         super().dispose()  # type: ignore[misc]
 
 
-class EmbeddedRunStorage(_OneEngine, SqliteRunStorage):
+class EmbeddedRunStorage(_OneEngine, KnownRunSchema, SqliteRunStorage):
     """Runs."""
 
 
@@ -70,7 +70,7 @@ class EmbeddedScheduleStorage(_OneEngine, SqliteScheduleStorage):
     """Schedules, sensors and backfills."""
 
 
-class EmbeddedEventLogStorage(_OneEngine, OrderedPartitions, ConsolidatedSqliteEventLogStorage):
+class EmbeddedEventLogStorage(_OneEngine, OrderedPartitions, KnownEventSchema, ConsolidatedSqliteEventLogStorage):
     """Events and assets of all runs in one file."""
 
     @contextmanager

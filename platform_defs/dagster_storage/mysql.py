@@ -1,6 +1,5 @@
 """Dagster's MySQL storage with a pool of connections: dagster-mysql opens one per statement, 68 ms each over TLS."""
 
-import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
@@ -15,6 +14,8 @@ from dagster_mysql.utils import mysql_url_from_config
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL
 
+from platform_defs.dagster_storage.engines import inherit
+from platform_defs.dagster_storage.known_schema import KnownEventSchema, KnownRunSchema
 from platform_defs.dagster_storage.ordered_partitions import OrderedPartitions
 from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
 from platform_defs.store.engine import CONNECT_TIMEOUT_S, POOL_TIMEOUT_S, SOCKET_TIMEOUT_S
@@ -25,9 +26,9 @@ RECYCLE_S = 1800
 
 
 @cache
-def _engine_of(pid: int, url: str) -> Engine:
+def _engine_of(url: str) -> Engine:
     keep_statements_as_written()
-    return create_engine(
+    engine = create_engine(
         url,
         isolation_level="REPEATABLE READ",  # As dagster-mysql has it.
         connect_args={
@@ -42,6 +43,7 @@ def _engine_of(pid: int, url: str) -> Engine:
         pool_recycle=RECYCLE_S,
         pool_pre_ping=True,
     )
+    return inherit(engine)
 
 
 class _OneEngine:
@@ -51,8 +53,7 @@ class _OneEngine:
 
     @property
     def _engine(self) -> Engine:
-        # By pid: a forked process must not use the sockets of its parent.
-        return _engine_of(os.getpid(), self.mysql_url)
+        return _engine_of(self.mysql_url)
 
     @_engine.setter
     def _engine(self, unpooled: Engine) -> None:
@@ -66,11 +67,11 @@ class _OneEngine:
         """Does nothing: the pool is large enough for the webserver."""
 
 
-class PooledRunStorage(_OneEngine, MySQLRunStorage):
+class PooledRunStorage(_OneEngine, KnownRunSchema, MySQLRunStorage):
     """Runs."""
 
 
-class PooledEventLogStorage(_OneEngine, OrderedPartitions, MySQLEventLogStorage):
+class PooledEventLogStorage(_OneEngine, OrderedPartitions, KnownEventSchema, MySQLEventLogStorage):
     """Events and assets."""
 
 

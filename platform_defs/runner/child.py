@@ -11,16 +11,20 @@ from dagster import DagsterEvent, DagsterEventType, DagsterInstance, DagsterRun,
 from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
 from dagster._core.execution.plan.objects import StepFailureData
 from dagster._core.origin import JobPythonOrigin
+from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
+from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
 from dagster._grpc.impl import core_execute_run
 from dagster._utils.hosted_user_process import recon_job_from_origin
 from dagster._utils.interrupts import capture_interrupts
 
 from platform_defs.dagster_instance import MODULE
+from platform_defs.dagster_storage import engines
 from platform_defs.runner import parking
 from platform_defs.runner.closing import WORK_STATUS
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.runner.recorded_runs import record_plan, record_run, trigger_of
 from platform_defs.settings import Settings
+from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.work import leases, rows
 from platform_defs.work.jobs import TRIGGER_TAG
@@ -29,7 +33,18 @@ from platform_defs.work.rows import Status
 
 # Modules that every forked process would otherwise import when it opens the instance and executes its run.
 PRELOADED = (
+    "_strptime",
     "dagster._core.execution.api",
+    "dagster._core.execution.plan.active",
+    "dagster._core.executor.in_process",
+    "dagster._core.instance.factory",
+    "dagster._core.instance.runs.run_domain",
+    "dagster._core.secrets.env_file",
+    "dagster._core.system_config.composite_descent",
+    "fsspec.implementations.local",
+    "sqlglot.dialects.mysql",
+    "sqlglot.dialects.sqlite",
+    "upath.implementations.local",
     "dagster._core.storage.local_compute_log_manager",
     "dagster._core.storage.root",
     "dagster._core.run_coordinator",
@@ -47,7 +62,28 @@ def preload() -> None:
     """Called in the fork server: imports the modules and builds the jobs that every run needs."""
     for module in PRELOADED:
         importlib.import_module(module)
-    _repository().get_definition().get_all_jobs()
+    for job in _repository().get_definition().get_all_jobs():
+        job.get_job_snapshot_id()
+    migrate.known_revisions()
+    _open_instance()
+
+
+_instance: DagsterInstance | None = None
+
+
+def _open_instance() -> None:
+    """Opens the instance for all forked processes. They inherit what it has read, but none of its connections."""
+    global _instance
+    _instance = DagsterInstance.get()
+    nobody = "00000000-0000-0000-0000-000000000000"
+    _instance.get_run_by_id(nobody)
+    _instance.get_dynamic_partitions(nobody)
+    runs, events = _instance.run_storage, _instance.event_log_storage
+    if isinstance(runs, SqlRunStorage) and isinstance(events, SqlEventLogStorage):
+        runs.has_run_stats_index_cols()
+        events.has_asset_key_index_cols()
+        events.has_table("dynamic_partitions")
+    engines.close_connections()
 
 
 def main(order: dict[str, Any]) -> int:
@@ -58,15 +94,17 @@ def main(order: dict[str, Any]) -> int:
     if not leases.mark_started(engine, order["owner"], order["id"], ProcessId.current()):
         return 0  # The lease was lost between claim and fork: whoever has the row now starts the run.
     parking.allow()
-    with DagsterInstance.get() as instance, capture_interrupts():
+    with _instance or DagsterInstance.get() as instance, capture_interrupts():
+        tags = {RUNNER_TAG: order["owner"], PID_TAG: str(os.getpid())}
         run = instance.get_run_by_id(order["run_id"])
         if run is None:
-            run = record_run(instance, engine, settings, order, job_launch(order["kind"], order["payload"]))
+            launch = job_launch(order["kind"], order["payload"])
+            run = record_run(instance, engine, settings, order, launch, tags)
         if run.is_finished:  # Somebody ended the run while it waited for a slot.
             rows.finish(engine, order["id"], WORK_STATUS.get(run.status, Status.FAILED))
             return 0
-        tags = {RUNNER_TAG: order["owner"], PID_TAG: str(os.getpid()), TRIGGER_TAG: trigger_of(run)}
-        instance.add_run_tags(run.run_id, tags)
+        if not tags.items() <= run.tags.items():
+            instance.add_run_tags(run.run_id, {**tags, TRIGGER_TAG: trigger_of(run)})
         record_plan(instance, engine, run)
         if order["notice"]:
             instance.report_engine_event(order["notice"], run)

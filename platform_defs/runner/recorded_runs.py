@@ -49,9 +49,14 @@ PrepareRun: TypeAlias = Callable[[DagsterInstance, Engine, Mapping[str, Any]], P
 
 
 def record_run(
-    instance: DagsterInstance, engine: Engine, settings: Settings, order: Mapping[str, Any], launch: JobLaunch
+    instance: DagsterInstance,
+    engine: Engine,
+    settings: Settings,
+    order: Mapping[str, Any],
+    launch: JobLaunch,
+    process_tags: Mapping[str, str],
 ) -> DagsterRun:
-    """Creates the Dagster run of a row of work, so that the UI shows it."""
+    """Creates the Dagster run of a row of work, so that the UI shows it. `process_tags` say who executes it."""
     if launch.prepared_by is None:
         repository = ReconstructableRepository.for_module(MODULE, "defs")
         prepared = PreparedRun(repository.get_reconstructable_job(launch.job_name), launch.job_name, {})
@@ -69,7 +74,7 @@ def record_run(
         execution_plan=plan,
         run_id=order["run_id"],
         run_config=run_config,
-        tags={**launch_tags(launch, order["id"]), **prepared.tags},
+        tags={**launch_tags(launch, order["id"]), **prepared.tags, **process_tags},
         parent_run_id=prepared.parent_run_id,
         root_run_id=prepared.root_run_id,
         remote_job_origin=remote_origin(settings, prepared.job_name),

@@ -4,6 +4,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -51,8 +52,14 @@ def require_current(engine: Engine) -> None:
 
 def known_revisions() -> list[str]:
     """All migrations of this code, oldest first."""
+    return list(_revisions_on_disk())
+
+
+@cache
+def _revisions_on_disk() -> tuple[str, ...]:
+    """Read once, because every process that opens the database asks for them."""
     scripts = ScriptDirectory.from_config(_config())
-    return [script.revision for script in reversed(list(scripts.walk_revisions()))]
+    return tuple(script.revision for script in reversed(list(scripts.walk_revisions())))
 
 
 def current_revision(engine: Engine) -> str | None:
@@ -76,6 +83,7 @@ def new_revision(message: str) -> Path:
     path = Path(script.path)
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join(line for line in lines if not line.startswith("    # ### ")), encoding="utf-8")
+    _revisions_on_disk.cache_clear()
     return path
 
 
