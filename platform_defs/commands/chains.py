@@ -1,9 +1,10 @@
 """`platform chains`: load and list chains, start and stop runs, retry and complete their nodes."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from platform_defs.chains.json_values import read_json_text
 from platform_defs.chains.nodes.port import NodeTypes
 from platform_defs.chains.runs import operations, queries, starting
 from platform_defs.chains.states import RunStatus
+from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
@@ -27,7 +29,6 @@ from platform_defs.yaml_lines import YamlFileError
 # Who did it, in the audit and on nodes: the commands have no key.
 OPERATOR = "operator"
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 _chain = click.argument("chain", metavar="ID_OR_NAME")
 _run = click.argument("run_id", metavar="RUN_ID")
 _node = click.argument("node_id", metavar="NODE_ID")
@@ -59,18 +60,20 @@ def load(file: Path) -> None:
 @command.command("list")
 @click.option("--keyword", help="Part of the name or of the description.")
 @click.option("--enabled/--disabled", "enabled", default=None, help="Only those.")
-@_as_json
+@json_option
 def list_(keyword: str | None, enabled: bool | None, as_json: bool) -> None:
     """List chains, the newest first: id, name, description, enabled, version, when it was created and changed."""
     with open_database() as engine:
-        number, shown = 1, 0
+        number, found = 1, list[dict[str, Any]]()
         while True:
             page = chains.page_of_chains(engine, page=number, size=200, keyword=keyword, enabled=enabled)
-            for row in page.rows:
-                _print(dict(row._mapping), as_json)
-            number, shown = number + 1, shown + len(page.rows)
-            if shown >= page.total or not page.rows:
-                return
+            found += [dict(row._mapping) for row in page.rows]
+            number += 1
+            if len(found) >= page.total or not page.rows:
+                break
+    if not as_json:
+        found = [row | {"enabled": bool(row["enabled"])} for row in found]
+    _print(found, as_json, nothing="no chains; `platform chains load FILE` loads some")
 
 
 @command.command("show")
@@ -113,27 +116,27 @@ def start(chain: str, params: str | None) -> None:
 @click.option("--chain", help="Only runs of this chain: its id or name.")
 @click.option("--status", type=click.Choice([status.lower() for status in RunStatus]), help="Only those.")
 @click.option("--limit", type=click.IntRange(1, queries.MAX_PAGE), default=queries.PAGE, show_default=True)
-@_as_json
+@json_option
 def runs(chain: str | None, status: str | None, limit: int, as_json: bool) -> None:
     """List runs, the newest first: id, chain, name, status, who started it and how, when; --json has everything."""
     shown = ("run_id", "chain_id", "job_name", "status", "actor", "trigger_text", "created_at", "ended_at", "error")
     with open_database() as engine:
         chain_id = None if chain is None else _find(engine, chain).chain_id
         found = queries.list_runs(engine, chain_id=chain_id, status=status and status.upper(), limit=limit)
-    for row in found:
-        _print({name: row._mapping[name] for name in (row._mapping if as_json else shown)}, as_json)
+    rows = [{name: row._mapping[name] for name in (row._mapping if as_json else shown)} for row in found]
+    _print(rows, as_json, nothing="no run yet")
 
 
 @command.command("nodes")
 @_run
-@_as_json
+@json_option
 def nodes(run_id: str, as_json: bool) -> None:
     """List the nodes of a run: id, status, attempt, times, last error; --json has artifacts and what people did."""
     shown = ("node_id", "status", "attempt", "started_at", "ended_at", "last_error")
     with open_database() as engine:
         found = queries.list_nodes(engine, run_id)
-    for row in found:
-        _print({name: row._mapping[name] for name in (row._mapping if as_json else shown)}, as_json)
+    rows = [{name: row._mapping[name] for name in (row._mapping if as_json else shown)} for row in found]
+    _print(rows, as_json, nothing="the run has no node")
 
 
 @command.command("stop")
@@ -179,14 +182,14 @@ def complete(run_id: str, node_id: str, reason: str | None, artifact: str | None
 @command.command("audit")
 @click.argument("object_id", metavar="[ID]", required=False)
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
-@_as_json
+@json_option
 def audit(object_id: str | None, limit: int, as_json: bool) -> None:
     """List who did what, the newest first, of all or of one chain, job or run; --json has before and after."""
     shown = ("created_at", "actor", "action", "object_id", "node_id", "reason")
     with open_database() as engine:
         found = newest_entries(engine, object_id=object_id, limit=limit)
-    for row in found:
-        _print({name: row._mapping[name] for name in (row._mapping if as_json else shown)}, as_json)
+    rows = [{name: row._mapping[name] for name in (row._mapping if as_json else shown)} for row in found]
+    _print(rows, as_json, nothing="nobody did anything")
 
 
 def _find(engine: Engine, chain: str) -> Chain:
@@ -225,8 +228,11 @@ def _wake() -> None:
     wake(Settings.load().home)
 
 
-def _print(fields: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(dict(fields), ensure_ascii=False, default=str))
-    else:
-        click.echo("\t".join("-" if value is None else " ".join(str(value).split()) for value in fields.values()))
+def _print(rows: list[dict[str, Any]], as_json: bool, *, nothing: str) -> None:
+    if not as_json:
+        rows = [{name: _readable(value) for name, value in row.items()} for row in rows]
+    print_rows(rows, as_json=as_json, nothing=nothing)
+
+
+def _readable(value: Any) -> Any:
+    return f"{value:%F %T}" if isinstance(value, datetime) else value

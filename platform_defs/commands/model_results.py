@@ -1,6 +1,6 @@
 """`platform models values|tasks|batches`: what the models have computed, and how their batches stand."""
 
-import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,15 +10,16 @@ from platform_defs.arrivals.op_time import batch_of
 from platform_defs.arrivals.results.batches import MAX_BATCHES, find_batch, json_batch, newest_batches
 from platform_defs.arrivals.results.tasks import MAX_TASKS, json_task, newest_tasks
 from platform_defs.arrivals.results.values import json_value, read_values
+from platform_defs.commands.tables import json_option, print_rows, print_table
 from platform_defs.connections import open_database
 from platform_defs.store.engine import read
 
 _PAGE = 500
+_VALUE_COLUMNS = ("opTime", "kpiId", "dims", "value")
 _TASK_COLUMNS = (
     *("taskId", "opTime", "status", "trigger", "startTime", "endTime"),
     *("computeCount", "storageCount", "message"),
 )
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 _model = click.argument("model_id", metavar="ID")
 _batch = click.option("--op-time", help="Only this batch.")
 
@@ -27,7 +28,7 @@ _batch = click.option("--op-time", help="Only this batch.")
 @_model
 @_batch
 @click.option("--kpi", "kpi_id", help="Only this KPI.")
-@_json
+@json_option
 def values(model_id: str, op_time: str | None, kpi_id: str | None, as_json: bool) -> None:
     """Print the values of the model's KPIs, and of the computed KPIs that build on them, in order of opTime."""
     wanted, cursor = op_time and batch_of(op_time), None
@@ -38,8 +39,7 @@ def values(model_id: str, op_time: str | None, kpi_id: str | None, as_json: bool
                 return read_values(connection, model_id, op_time=wanted, kpi_id=kpi_id, cursor=after, limit=_PAGE)
 
             page = read(engine, look)
-            for value in page.values:
-                _print(json_value(value), as_json, ("opTime", "kpiId", "dims", "value"))
+            _print([json_value(value) for value in page.values], as_json, _VALUE_COLUMNS, goes_on=cursor is not None)
             cursor = page.next_cursor
             if cursor is None:
                 return
@@ -50,7 +50,7 @@ def values(model_id: str, op_time: str | None, kpi_id: str | None, as_json: bool
 @_batch
 @click.option("--status", type=click.Choice(list(TaskStatus), case_sensitive=False), help="Only tasks of this status.")
 @click.option("--limit", type=click.IntRange(1, MAX_TASKS), default=20, show_default=True)
-@_json
+@json_option
 def tasks(model_id: str, op_time: str | None, status: str | None, limit: int, as_json: bool) -> None:
     """List executions of the model, the newest first: id, batch, status, why, start, end, rows, values, message."""
     wanted = op_time and batch_of(op_time)
@@ -61,15 +61,14 @@ def tasks(model_id: str, op_time: str | None, status: str | None, limit: int, as
                 connection, model_id, op_time=wanted, status=status and status.upper(), limit=limit
             ),
         )
-    for task in found:
-        _print(json_task(task), as_json, _TASK_COLUMNS)
+    _print([json_task(task) for task in found], as_json, _TASK_COLUMNS)
 
 
 @click.command("batches")
 @_model
 @_batch
 @click.option("--limit", type=click.IntRange(1, MAX_BATCHES), default=20, show_default=True)
-@_json
+@json_option
 def batches(model_id: str, op_time: str | None, limit: int, as_json: bool) -> None:
     """List batches of the model, the newest first: opTime, what it is (DUE, WAITING, CURRENT), missing tables, task."""
     with open_database() as engine:
@@ -78,27 +77,18 @@ def batches(model_id: str, op_time: str | None, limit: int, as_json: bool) -> No
         else:
             wanted = batch_of(op_time)
             found = [read(engine, lambda connection: find_batch(connection, model_id, wanted))]
-    for batch in found:
-        fields = json_batch(batch)
-        if not as_json:
-            task = fields["lastTask"] or {}
-            fields |= {"lastTask": f"{task['taskId']} {task['status']}" if task else None}
-        _print(fields, as_json, ("opTime", "verdict", "missing", "lastTask"))
+    rows = [json_batch(batch) for batch in found]
+    for fields in [] if as_json else rows:
+        task = fields["lastTask"] or {}
+        fields |= {"lastTask": f"{task['taskId']} {task['status']}" if task else None}
+    _print(rows, as_json, ("opTime", "verdict", "missing", "lastTask"))
 
 
-def _print(fields: dict[str, Any], as_json: bool, columns: Any) -> None:
+def _print(rows: list[dict[str, Any]], as_json: bool, columns: Sequence[str], *, goes_on: bool = False) -> None:
     if as_json:
-        click.echo(json.dumps(fields, ensure_ascii=False))
+        print_rows(rows, as_json=True, nothing="")
     else:
-        click.echo("\t".join(_text(fields[name]) for name in columns))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list):
-        return ",".join(map(str, value)) or "-"
-    return "-" if value is None else str(value)
+        print_table(columns, [[fields[name] for name in columns] for fields in rows], goes_on=goes_on)
 
 
 COMMANDS: tuple[click.Command, ...] = (values, tasks, batches)

@@ -14,18 +14,18 @@ def print_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool, nothing: str
     found = list(rows)
     if as_json:
         for row in found:
-            click.echo(json.dumps(row, ensure_ascii=False))
+            click.echo(json.dumps(row, ensure_ascii=False, default=str))
     elif found:
         print_table(list(found[0]), [list(row.values()) for row in found])
     else:
         click.echo(nothing, err=True)
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Columns as wide as their longest value; the last one is not filled up."""
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, goes_on: bool = False) -> None:
+    """Columns as wide as their longest value; the last one is not filled up. `goes_on` leaves out the headers."""
     lines = [list(headers), *([_word(value) for value in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
-    for line in lines:
+    for line in lines[1:] if goes_on else lines:
         click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
@@ -37,4 +37,6 @@ def _word(value: Any) -> str:
             return "yes" if value else "no"
         case list() | tuple():
             return ",".join(map(str, value))
-    return str(value)
+        case dict():
+            return json.dumps(value, ensure_ascii=False)
+    return " ".join(str(value).split())

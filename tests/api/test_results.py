@@ -185,14 +185,17 @@ def test_the_same_is_read_by_command(api: Api, tmp_path: Path) -> None:
     arrives(api, "ORDERS")
     env = environment(api.engine.url, tmp_path)
     values = platform("models", "values", "M", "--op-time", "20251220", "--kpi", "C1", env=env)
-    assert values.stdout == '20251220\tC1\t{"region": "N"}\t4.5\n', values.stderr
+    assert values.stdout.splitlines() == [
+        "opTime    kpiId  dims             value",
+        '20251220  C1     {"region": "N"}  4.5',
+    ], values.stderr
     batches = platform("models", "batches", "M", "--json", env=env).stdout.splitlines()
     found = [json.loads(line) for line in batches]
     assert [(batch["opTime"], batch["verdict"], batch["missing"]) for batch in found] == [
         ("20251220", "CURRENT", []),
         (OP, "WAITING", ["SHOPS"]),
     ]
-    [task] = platform("models", "tasks", "M", env=env).stdout.splitlines()
-    assert task.split("\t")[1:4] == ["20251220", "SUCCESS", "ARRIVAL"]
+    [_, task] = platform("models", "tasks", "M", env=env).stdout.splitlines()
+    assert task.split()[1:4] == ["20251220", "SUCCESS", "ARRIVAL"]
     wrong = platform("models", "values", "NOBODY", env=env)
     assert (wrong.returncode, wrong.stderr) == (1, "platform: no model has the id 'NOBODY'\n")
