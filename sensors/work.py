@@ -1,9 +1,11 @@
 """The sensor for times without a runner: rows of work become ordinary Dagster runs, new definitions are loaded."""
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from dagster import (
+    DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
     DefaultSensorStatus,
@@ -14,6 +16,8 @@ from dagster import (
     SkipReason,
     sensor,
 )
+from dagster._core.launcher.base import WorkerStatus
+from dagster._core.storage.tags import GRPC_INFO_TAG
 from sqlalchemy import Engine
 
 from assets.arrivals.jobs import arrival_report, model_run
@@ -31,9 +35,11 @@ from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.work import leases, rows, runners
 from platform_defs.work.definition_versions import read_digest
-from platform_defs.work.errors import WorkError
+from platform_defs.work.each import for_each
+from platform_defs.work.errors import TickFailed, WorkError
 from platform_defs.work.jobs import WORK_TAG
-from platform_defs.work.rows import LAUNCHED_RUNS, Status, Work
+from platform_defs.work.rows import LAUNCHED_RUNS, EndedBy, Status, Work
+from platform_defs.work.sensor_ticks import note_tick
 from resources.database import DatabaseResource
 
 # A living runner looks every second: a row that is still queued after this time has no runner.
@@ -57,22 +63,34 @@ ROWS_PER_TICK = 50
 def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
     """Closes rows of work whose Dagster run has ended, then requests a run for each row that no runner takes."""
     with DatabaseResource().open() as engine:
-        reload_if_behind(context, CodeServer(Settings.load(), engine), read(engine, read_digest))
-        _close_ended_rows(context, engine)
-        uses_runner = isinstance(context.instance.run_launcher, WarmRunLauncher)
-        if uses_runner and runners.living_runners(engine):
-            context.update_cursor("")
-            yield SkipReason("a runner is alive and takes the rows itself")
-            return
-        if not uses_runner:
-            _close_launched_runs(context, engine, "the runner that it was launched for is not configured any more")
-        elif _is_long_without_runner(context, datetime.now(UTC)):
-            _close_launched_runs(context, engine, "no runner has come back to execute it")
-        for row in _claim_waiting(engine, without=LAUNCHED_RUNS):
-            try:
-                yield _run_request(row)
-            except WorkError as error:  # A row that cannot be executed must not hold up the others.
-                rows.finish(engine, row.id, Status.FAILED, error=str(error))
+        failures: list[str] = []
+        requests = 0
+        for request in _tick(context, engine, failures):
+            requests += isinstance(request, RunRequest)
+            yield request
+        note_tick(engine, work_recovery.name, failures[0] if failures else None)
+        # Dagster would drop the requests of a failed tick, although their rows are claimed: then only the log tells.
+        if failures and not requests:
+            raise TickFailed(failures[0])
+
+
+def _tick(context: SensorEvaluationContext, engine: Engine, failures: list[str]) -> Iterator[RunRequest | SkipReason]:
+    reload_if_behind(context, CodeServer(Settings.load(), engine), read(engine, read_digest))
+    failures += _close_ended_rows(context, engine)
+    uses_runner = isinstance(context.instance.run_launcher, WarmRunLauncher)
+    if uses_runner and runners.living_runners(engine):
+        context.update_cursor("")
+        yield SkipReason("a runner is alive and takes the rows itself")
+        return
+    if not uses_runner:
+        failures += _close_launched_runs(context, engine, "the runner that it was launched for is not configured")
+    elif _is_long_without_runner(context, datetime.now(UTC)):
+        failures += _close_launched_runs(context, engine, "no runner has come back to execute it")
+    for row in _claim_waiting(engine, without=LAUNCHED_RUNS):
+        try:
+            yield _run_request(row)
+        except WorkError as error:  # A row that cannot be executed must not hold up the others.
+            rows.finish(engine, row.id, Status.FAILED, error=str(error))
 
 
 def reload_if_behind(context: SensorEvaluationContext, server: CodeServer, present: str) -> None:
@@ -96,10 +114,15 @@ def _is_long_without_runner(context: SensorEvaluationContext, now: datetime) -> 
     return now - datetime.fromisoformat(since) > WITHOUT_RUNNER
 
 
-def _close_launched_runs(context: SensorEvaluationContext, engine: Engine, reason: str) -> None:
+def _close_launched_runs(context: SensorEvaluationContext, engine: Engine, reason: str) -> list[str]:
     """Fails runs that Dagster launched through our launcher. A sensor cannot launch an existing run a second time."""
-    for row in _claim_waiting(engine, only=LAUNCHED_RUNS):
-        close_run_and_row(context.instance, engine, row, f"Not started: {reason}.")
+
+    def close(row: Work) -> None:
+        close_run_and_row(context.instance, engine, row, f"Not started: {reason}.", by=EndedBy.HOST)
+
+    return for_each(
+        _claim_waiting(engine, only=LAUNCHED_RUNS), close, lambda row: f"the run of work {row.id} cannot be failed"
+    )
 
 
 def _claim_waiting(engine: Engine, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> list[Work]:
@@ -119,20 +142,50 @@ def _run_request(row: Work) -> RunRequest:
     )
 
 
-def _close_ended_rows(context: SensorEvaluationContext, engine: Engine) -> None:
-    """Closes rows whose requested run has ended; rows whose run was never created are queued again."""
+def _close_ended_rows(context: SensorEvaluationContext, engine: Engine) -> list[str]:
+    """Closes rows whose requested run has ended; rows whose run was never created or launched are queued again."""
     handed_over = leases.rows_handed_to_dagster(engine)
     if not handed_over:
-        return
+        return []
     of_these_rows = RunsFilter(tags={WORK_TAG: [str(row.id) for row in handed_over]})
-    runs: dict[str, DagsterRun] = {run.tags[WORK_TAG]: run for run in context.instance.get_runs(of_these_rows)}
-    for row in handed_over:
-        run = runs.get(str(row.id))
-        if run is not None and run.status in WORK_STATUS:
-            error = None if run.status is DagsterRunStatus.SUCCESS else f"run {run.run_id} is {run.status.value}"
-            rows.finish(engine, row.id, WORK_STATUS[run.status], error=error, run_id=run.run_id)
-        elif run is None and row.heartbeat_at and datetime.now(UTC) - row.heartbeat_at > HANDOVER:
-            leases.give_back(engine, leases.DAGSTER, [row.id])
+    runs: dict[str, list[DagsterRun]] = defaultdict(list)
+    for run in context.instance.get_runs(of_these_rows):
+        if run.parent_run_id is None:  # A re-execution has the tag of its parent, but is a launch of its own.
+            runs[run.tags[WORK_TAG]].append(run)
+
+    def close(row: Work) -> None:
+        _close_if_ended(context.instance, engine, row, runs[str(row.id)])
+
+    return for_each(handed_over, close, lambda row: f"work {row.id}, which has a run of Dagster, cannot be closed")
+
+
+def _close_if_ended(instance: DagsterInstance, engine: Engine, row: Work, runs: Sequence[DagsterRun]) -> None:
+    is_late = row.heartbeat_at is not None and datetime.now(UTC) - row.heartbeat_at > HANDOVER
+    if is_late and all(run.status is DagsterRunStatus.NOT_STARTED for run in runs):
+        for run in runs:
+            instance.report_run_failed(run, message="Not started: Dagster created this run and never launched it.")
+        leases.give_back(engine, leases.DAGSTER, [row.id])
+        return
+    for run in runs:
+        if (reason := _death_of(instance, run)) is not None:
+            instance.report_run_failed(run, message=reason)
+    if runs and all(run.status in WORK_STATUS for run in runs):
+        last = next((run for run in runs if run.status is DagsterRunStatus.SUCCESS), runs[0])
+        error = None if last.status is DagsterRunStatus.SUCCESS else f"run {last.run_id} is {last.status.value}"
+        by = EndedBy.OPERATOR if last.status is DagsterRunStatus.CANCELED else EndedBy.HOST
+        rows.finish(engine, row.id, WORK_STATUS[last.status], error=error, run_id=last.run_id, ended_by=by)
+
+
+def _death_of(instance: DagsterInstance, run: DagsterRun) -> str | None:
+    """Why a run that started without the runner is dead although nobody said so; None if it may be at work.
+
+    Dagster's own monitoring looks only at runs that have begun, and not at those that never will.
+    """
+    launcher = instance.run_launcher
+    if run.is_finished or GRPC_INFO_TAG not in run.tags or not launcher.supports_check_run_worker_health:
+        return None
+    health = launcher.check_run_worker_health(run)
+    return f"Not finished: {health.msg}." if health.status is WorkerStatus.FAILED else None
 
 
 def definitions() -> Definitions:

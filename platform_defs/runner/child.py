@@ -29,7 +29,7 @@ from platform_defs.store.engine import open_engine
 from platform_defs.work import leases, rows
 from platform_defs.work.jobs import TRIGGER_TAG
 from platform_defs.work.processes import ProcessId
-from platform_defs.work.rows import Status
+from platform_defs.work.rows import EndedBy, Status
 
 # Modules that every forked process would otherwise import when it opens the instance and executes its run.
 PRELOADED = (
@@ -101,7 +101,7 @@ def main(order: dict[str, Any]) -> int:
             launch = job_launch(order["kind"], order["payload"])
             run = record_run(instance, engine, settings, order, launch, tags)
         if run.is_finished:  # Somebody ended the run while it waited for a slot.
-            rows.finish(engine, order["id"], WORK_STATUS.get(run.status, Status.FAILED))
+            rows.finish(engine, order["id"], WORK_STATUS.get(run.status, Status.FAILED), ended_by=EndedBy.OPERATOR)
             return 0
         if not tags.items() <= run.tags.items():
             instance.add_run_tags(run.run_id, {**tags, TRIGGER_TAG: trigger_of(run)})

@@ -1,5 +1,6 @@
 """The run launcher of the platform's Dagster instance: hands every run to the runner as a row of work."""
 
+import json
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -18,8 +19,13 @@ from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine, read
 from platform_defs.work import leases, rows, runners
 from platform_defs.work.definition_versions import read_versions
-from platform_defs.work.rows import DAGSTER_RUN, INGEST_RUN, Status
+from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.processes import ProcessId, listener
+from platform_defs.work.rows import DAGSTER_RUN, INGEST_RUN, EndedBy, Status
 from platform_defs.work.wake import wake
+
+# The tag of a run that started without the runner: the code server whose process executes it.
+CODE_SERVER_TAG = "platform/code_server"
 
 
 @cache
@@ -31,6 +37,11 @@ def _is_of_ingest(run: DagsterRun) -> bool:
     """Whether the run materialises assets of ingest alone, whoever launched it: the UI, a backfill or a sensor."""
     keys = run.asset_selection or ()
     return bool(keys) and all(key.path[0] == ASSET_PREFIX for key in keys)
+
+
+def _is_of_handed_over_row(run: DagsterRun) -> bool:
+    """Whether Dagster made the run for a row of work. A re-execution, which has the same tags, is a new launch."""
+    return WORK_TAG in run.tags and run.parent_run_id is None
 
 
 class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
@@ -71,12 +82,26 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
                 "No runner is alive: this run starts cold, in a process of the code server.", run, cls=type(self)
             )
             self._cold.launch_run(context)
+            self._note_code_server(run.run_id)
+            return
+        if _is_of_handed_over_row(run) and leases.take_back_from_dagster(
+            self._engine, int(run.tags[WORK_TAG]), run.run_id
+        ):
+            wake(home)
             return
         # The run needs definitions at least as new as they are now: its user may have just published what it executes.
         payload = launch_payload(read(self._engine, read_versions))
         kind = INGEST_RUN if _is_of_ingest(run) else DAGSTER_RUN
         rows.enqueue(self._engine, kind, payload, key=f"run:{run.run_id}", run_id=run.run_id)
         wake(home)
+
+    def _note_code_server(self, run_id: str) -> None:
+        """Notes which process executes a cold run, so that its death is noticed; only a process of this machine."""
+        run = self._instance.get_run_by_id(run_id)
+        port = None if run is None else json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("port")
+        server = None if port is None else listener(port)
+        if server is not None:
+            self._instance.add_run_tags(run_id, {CODE_SERVER_TAG: server.full_name})
 
     def terminate(self, run_id: str) -> bool:
         run = self._instance.get_run_by_id(run_id)
@@ -93,9 +118,8 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         if row is None:
             return False
         if row.status is Status.QUEUED:
-            close_run_and_row(
-                self._instance, self._engine, row, "Terminated while it waited for a slot.", canceled=True
-            )
+            reason = "Terminated while it waited for a slot."
+            close_run_and_row(self._instance, self._engine, row, reason, by=EndedBy.OPERATOR, canceled=True)
         else:
             wake(Settings.load().home)
         return True
@@ -106,7 +130,10 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         if GRPC_INFO_TAG in run.tags:
-            # The process of a cold run belongs to the code server, which reports its end itself.
+            # The process of a cold run belongs to the code server, which reports its end itself, unless it dies too.
+            server = ProcessId.on_this_machine(run.tags.get(CODE_SERVER_TAG, ""))
+            if server is not None and not server.is_alive():
+                return CheckRunHealthResult(WorkerStatus.FAILED, f"code server {server.pid}, which executed it, died")
             return CheckRunHealthResult(WorkerStatus.RUNNING, "cold run of the code server")
         row = rows.find_by_run_id(self._engine, run.run_id)
         if row is None:

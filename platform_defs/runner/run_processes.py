@@ -19,8 +19,9 @@ from platform_defs.runner.fork_server import ForkServer, describe_exit
 from platform_defs.runner.metrics import RunnerMetrics
 from platform_defs.settings import Settings
 from platform_defs.work import leases, rows, runners
+from platform_defs.work.each import for_each
 from platform_defs.work.processes import ProcessId
-from platform_defs.work.rows import Work
+from platform_defs.work.rows import EndedBy, Work
 
 # A process whose row is no longer ours may have just closed it: it gets this long to end by itself.
 TAKEN_AWAY_S = 5.0
@@ -112,7 +113,7 @@ class RunProcesses:
         self._watch(item)
         if self._settings.runner_orphans == "end":
             self._report_canceling(row, "Its runner was killed, and the next one ends what that left.")
-            rows.request_cancel(self.engine, row.run_id)
+            rows.request_cancel(self.engine, row.run_id, EndedBy.RESTART)
 
     def renew_leases(self) -> None:
         leases.renew(self.engine, self._owner, list(self._by_work_id))
@@ -134,8 +135,11 @@ class RunProcesses:
                 item.ended = "its fork server was killed before it started"
 
     def close_ended(self) -> None:
-        for item in [item for item in self._by_work_id.values() if item.ended is not None]:
-            self._close(item, str(item.ended))
+        for_each(
+            [item for item in self._by_work_id.values() if item.ended is not None],
+            lambda item: self._close(item, str(item.ended)),
+            lambda item: f"row of work {item.work.id} cannot be closed after its process ended",
+        )
 
     def _close(self, item: RunProcess, reason: str) -> None:
         """Closes what the ended process left open. On an error the item stays, and the next step tries again."""
@@ -153,7 +157,8 @@ class RunProcesses:
                 reason = f"the runner was stopped: {reason}"
             elif not canceled:
                 reason = f"{reason}{self.crash_logs.quote(row.run_id)}"
-            close_run_and_row(self.instance, self.engine, row, reason, canceled=canceled)
+            by = EndedBy.OPERATOR if row.cancel_requested else EndedBy.RESTART if self.stopping else EndedBy.DEATH
+            close_run_and_row(self.instance, self.engine, row, reason, by=by, canceled=canceled)
             row = rows.get(self.engine, item.work.id)
             _log.warning("run %s of work %d: %s", row.run_id, row.id, reason)
         self._metrics.record_finish(row.status)
@@ -191,11 +196,17 @@ class RunProcesses:
                     self._terminate(self._by_work_id[work_id])
 
     def terminate_all(self) -> None:
-        for item in [item for item in self._by_work_id.values() if item.kill_at is None and item.process is not None]:
+        def end(item: RunProcess) -> None:
             try:
                 self._report_canceling(item.work, "The runner was stopped, and ends its runs.")
             finally:
                 self._terminate(item)
+
+        for_each(
+            [item for item in self._by_work_id.values() if item.kill_at is None and item.process is not None],
+            end,
+            lambda item: f"the run of work {item.work.id} was not told that the runner stops",
+        )
 
     def terminate_taken_away(self) -> None:
         """Ends processes whose row another runner closed after our lease had run out: they must not go on here."""

@@ -84,22 +84,18 @@ class Runner:
             runners.delete_old_records(self._engine)
             recovery.recover_local_rows(processes)
             self._has_recovered = True
-        processes.close_ended()
-        self._loader.close_retired(processes.servers_in_use())
-        present = self._load_present_definitions()
-        self._reloads.step(present.rows, time.monotonic())
-        recovery.close_expired_rows(processes)
-        processes.terminate_requested()
-        processes.kill_overdue()
-        if processes.stopping:
-            processes.terminate_all()
-        else:
-            self._start_queued_rows(present)
-        if time.monotonic() >= self._next_heartbeat:
-            self._send_heartbeat()
-        if time.monotonic() >= self._next_log_deletion:
-            self._next_log_deletion = time.monotonic() + DELETE_LOGS_EVERY_S
-            processes.crash_logs.delete_old()
+        # Each step alone: one that fails at every tick must not keep the others from being done.
+        for step in (
+            processes.close_ended,
+            lambda: self._loader.close_retired(processes.servers_in_use()),
+            lambda: recovery.close_expired_rows(processes),
+            processes.terminate_requested,
+            processes.kill_overdue,
+            processes.terminate_all if processes.stopping else self._start_queued_rows,
+            self._send_heartbeat_if_due,
+            self._delete_old_logs_if_due,
+        ):
+            self._guard(step)
 
     def _pause_s(self) -> float:
         kill_at = self._processes.next_kill_at()
@@ -109,8 +105,11 @@ class Runner:
         """Keeps the runner alive while the database is away: its runs go on, and so must the runner."""
         try:
             step()
-        except (PlatformError, SQLAlchemyError, OSError) as error:
-            _log.error("the runner could not do a step and goes on: %s", one_line(error))
+        except Exception as error:
+            # A stack trace of the database's errors would show the parameters of the statement.
+            is_expected = isinstance(error, (PlatformError, SQLAlchemyError, OSError))
+            line = one_line(error)
+            _log.error("the runner could not do a step and goes on: %s", line, exc_info=None if is_expected else error)
 
     def _stop(self, number: int, frame: object) -> None:
         # Only noted here, and acted upon in the next tick: a signal may come in the middle of a statement.
@@ -121,8 +120,7 @@ class Runner:
     def _load_present_definitions(self) -> Fingerprint:
         """Begins to load definitions that changed, in the background; returns the fingerprint of the present ones."""
         present = read_fingerprint(self._engine)
-        if not self._processes.stopping:
-            self._loader.load(present)
+        self._loader.load(present)
         return present
 
     def _listen(self, server: ForkServer) -> None:
@@ -150,8 +148,10 @@ class Runner:
 
     # -- rows of work -----------------------------------------------------------------------------------------------
 
-    def _start_queued_rows(self, present: Fingerprint) -> None:
+    def _start_queued_rows(self) -> None:
         """Claims as many rows as there are free slots and starts those whose definitions are loaded."""
+        present = self._load_present_definitions()
+        self._guard(lambda: self._reloads.step(present.rows, time.monotonic()))
         while (free := self._slots - len(self._processes)) > 0 and self._loader.may_execute({}, present):
             claimed = self._claim(free, present)
             ready: list[Work] = []
@@ -196,6 +196,15 @@ class Runner:
         self._processes.start(row, self._loader.current, notice if error is not None else None)
 
     # -- the record of this runner ----------------------------------------------------------------------------------
+
+    def _send_heartbeat_if_due(self) -> None:
+        if time.monotonic() >= self._next_heartbeat:
+            self._send_heartbeat()
+
+    def _delete_old_logs_if_due(self) -> None:
+        if time.monotonic() >= self._next_log_deletion:
+            self._next_log_deletion = time.monotonic() + DELETE_LOGS_EVERY_S
+            self._processes.crash_logs.delete_old()
 
     def _send_heartbeat(self) -> None:
         self._next_heartbeat = time.monotonic() + runners.HEARTBEAT_S

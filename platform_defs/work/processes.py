@@ -7,6 +7,9 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+# The state of a listening socket in /proc/net/tcp.
+_LISTEN = "0A"
+
 
 @dataclass(frozen=True)
 class ProcessId:
@@ -43,6 +46,15 @@ class ProcessId:
     def is_alive(self) -> bool:
         return _start_ticks(self.pid) == self.started
 
+    def kill(self) -> bool:
+        """Ends the process at once; False if it is gone already."""
+        if not self.is_alive():
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+            return True
+        return False
+
     def signal_group(self, signal_number: signal.Signals) -> bool:
         """Sends a signal to the process and the others of its process group; False if the process is gone."""
         if not self.is_alive():
@@ -51,6 +63,30 @@ class ProcessId:
             os.killpg(self.pid, signal_number)
             return True
         return False
+
+
+def listener(port: int) -> ProcessId | None:
+    """The process of this user that listens on a TCP port of this machine."""
+    inodes = _listening_inodes(port)
+    for folder in Path("/proc").iterdir() if inodes else ():
+        if not folder.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if any(os.readlink(link) in inodes for link in (folder / "fd").iterdir()):
+                return ProcessId.of(int(folder.name))
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    """The names under which /proc/PID/fd shows the sockets that listen on the port."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                    found.add(f"socket:[{fields[9]}]")
+    return found
 
 
 def hostname() -> str:

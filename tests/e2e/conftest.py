@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy.engine import URL
 
 from tests.conftest import dropped_databases, new_database
+from tests.e2e.arrivals_site import Site, opened_site
 from tests.e2e.lives import Lives, live
 from tests.e2e.tree import copy_with_probes
 from tests.e2e.warm import Warm
@@ -49,6 +50,13 @@ def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             up.end()
     finally:
         dropped_databases("mysql", names)
+
+
+@pytest.fixture
+def site(platform: Warm) -> Iterator[Site]:
+    """Table arrival on the platform, with names that no other test uses and a table `ORDERS` to read."""
+    with opened_site(platform) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

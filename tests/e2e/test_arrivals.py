@@ -4,145 +4,23 @@ import itertools
 import json
 import os
 import signal
-import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine, select, text
-from sqlalchemy.engine import make_url
+from sqlalchemy import text
 
-from platform_defs.arrivals.models import catalog
-from platform_defs.arrivals.models.file import read_file
-from platform_defs.store.engine import open_engine, read, transact
-from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_kpi_value
-from tests.arrivals.world import logged_tasks, work_of
-from tests.e2e.platform_up import PlatformUp
+from platform_defs.store.engine import transact
+from tests.arrivals.world import work_of
+from tests.e2e.arrivals_site import OP, PATH, Site
 from tests.e2e.serving import Serving
 from tests.waiting import until
 from tests.webhooks.receiver import receiving
 
-PATH = "/api/open/kpi/srcTableComplete"
-OP = "20251219"
 IN_PROGRESS = "任务正在执行中"
-
-
-@dataclass
-class Site:
-    """A running platform, and names that no other test uses."""
-
-    platform: PlatformUp
-    engine: Engine
-    mark: str
-    client: httpx.Client
-
-    def name(self, short: str) -> str:
-        return f"{short}_{self.mark}"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.platform.key}"}
-
-    def post(self, table: str, op_time: str = OP, *, api: str | None = None, **query: Any) -> dict[str, Any]:
-        answer = self.client.post(
-            f"{api or self.platform.up['api']}{PATH}",
-            json={"srcTableName": self.name(table), "opTime": op_time},
-            params=query,
-            headers=self.headers,
-        )
-        assert answer.status_code == 200, answer.text
-        content: dict[str, Any] = answer.json()
-        return content
-
-    def load(self, *models: dict[str, Any], publish: bool = True) -> None:
-        """What `platform models load` and `publish` do, without a process for each."""
-        contents = read_file(("models:\n" + "".join(map(self._yaml, models))).encode(), "models.yaml")
-        catalog.save(self.engine, contents)
-        for model in models if publish else ():
-            catalog.publish(self.engine, self.name(model["id"]))
-
-    def _yaml(self, model: dict[str, Any]) -> str:
-        query = "SELECT ${dimGroup}, ${kpis} FROM {table} WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
-        kpi = {"kpi_id": f"K{self.name(model['id'])}", "name": "Amount"}
-        described = {
-            "model_id": self.name(model["id"]),
-            "name": model["id"],
-            "depends_on": [self.name(table) for table in model["tables"]],
-            "source": "platform",
-            "dimensions": ["region"],
-            "sql": query.replace("{table}", self.name(model.get("reads", "ORDERS"))),
-            "kpis": [kpi | {"expression": model.get("expression", "SUM(amount)")}],
-        }
-        return f"  - {json.dumps(described)}\n"
-
-    def orders(self, *rows: tuple[str, str, float]) -> None:
-        """The table that models read: (region, op_time, amount)."""
-        table = self.name("ORDERS")
-
-        def write(connection: Any) -> None:
-            connection.execute(
-                text(f"CREATE TABLE IF NOT EXISTS {table} (region VARCHAR(20), op_time VARCHAR(20), amount DOUBLE)")
-            )
-            connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
-            for region, op_time, amount in rows:
-                values = {"region": region, "op_time": op_time, "amount": amount}
-                statement = f"INSERT INTO {table} VALUES (:region, :op_time, :amount)"  # noqa: S608
-                connection.execute(text(statement), values)
-
-        transact(self.engine, write)
-
-    @property
-    def slow(self) -> str:
-        """An expression that takes a second or so."""
-        if self.engine.dialect.name == "mysql":
-            return "SUM(amount) + SUM(SLEEP(0.4))"
-        return (
-            "SUM(amount) + (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000)"
-            " SELECT 0 * MAX(i) FROM n)"
-        )
-
-    def values(self, model: str, op_time: str = OP) -> dict[str, float]:
-        value = metrics_kpi_value.c
-        query = select(value.dims, value.kpi_value).where(value.model_id == self.name(model), value.op_time == op_time)
-        return {dims["region"]: number for dims, number in read(self.engine, lambda c: c.execute(query).all())}
-
-    def log(self, model: str, op_time: str = OP) -> list[Any]:
-        return logged_tasks(self.engine, self.name(model), op_time)
-
-    def until_quiet(self, model: str, op_time: str = OP) -> list[Any]:
-        """The task log once nothing runs any more."""
-
-        def look() -> list[Any]:
-            log = self.log(model, op_time)
-            return log if log and all(task.status != "RUNNING" for task in log) else []
-
-        return until(f"{model} to be quiet", look, 60)
-
-    def arrivals(self) -> dict[str, datetime]:
-        log = metrics_etl_log.c
-        query = select(log.table_name, log.arrival_time).where(log.table_name.like(f"%{self.mark}"))
-        return {row.table_name: row.arrival_time for row in read(self.engine, lambda c: c.execute(query).all())}
-
-
-@pytest.fixture(scope="module")
-def platform_engine(platform: PlatformUp) -> Iterator[Engine]:
-    url = platform.environment.get("PLATFORM_DB_URL") or f"sqlite:///{platform.home / 'platform.db'}"
-    engine = open_engine(make_url(url))
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def site(platform: PlatformUp, platform_engine: Engine) -> Iterator[Site]:
-    with httpx.Client(timeout=90, trust_env=False, limits=httpx.Limits(max_connections=64)) as client:
-        made = Site(platform, platform_engine, uuid.uuid4().hex[:8], client)
-        made.orders(("north", OP, 1.5), ("south", OP, 2.5), ("south", OP, 4.0))
-        yield made
 
 
 def test_a_table_that_no_model_depends_on_is_ignored_with_the_seeds_message(site: Site) -> None:

@@ -1,6 +1,7 @@
 """Telling processes apart, waking the runner, and knowing which definitions are on disk."""
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from platform_defs.errors import PlatformError
 from platform_defs.runner.fingerprint import _source_files, read_fingerprint
 from platform_defs.work import runners, wake
 from platform_defs.work.definition_versions import bump
-from platform_defs.work.processes import ProcessId
+from platform_defs.work.processes import ProcessId, listener
 
 
 def test_a_pid_that_was_given_away_again_is_another_process() -> None:
@@ -88,3 +89,10 @@ def test_an_editors_lock_that_points_nowhere_is_no_source_file(tmp_path: Path) -
     (tmp_path / "module.py").write_text("")
     (tmp_path / ".#module.py").symlink_to("nobody@nowhere.1234")
     assert [Path(path).name for path, _ in _source_files(tmp_path)] == ["module.py"]
+
+
+def test_the_process_that_listens_on_a_port_is_found_while_it_does() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert listener(port) == ProcessId.current()
+    assert listener(port) is None

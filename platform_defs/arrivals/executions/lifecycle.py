@@ -27,7 +27,8 @@ from platform_defs.store.tables.arrivals import (
     metrics_model_running,
     metrics_task_log,
 )
-from platform_defs.work import rows
+from platform_defs.store.tables.work import work
+from platform_defs.work import leases, rows
 
 MESSAGE_LENGTH = 2000
 
@@ -120,6 +121,9 @@ def start_queued_execution(engine: Engine, batch: Batch, work_id: int, run_id: s
         task = connection.execute(select(metrics_task_log).where(metrics_task_log.c.id == running)).one_or_none()
         if task is None or task.work_id != work_id:
             raise ModelFailed(f"work {work_id} has no execution to make: it was closed meanwhile")
+        row = connection.execute(select(work).where(work.c.id == work_id).with_for_update()).one_or_none()
+        if row is not None and row.run_id != run_id and row.lease_owner != leases.DAGSTER:
+            raise AlreadyRunning  # the row of work has another run; one that Dagster made too late must not start
         if task.versions is not None and task.run_id != run_id:
             raise AlreadyRunning  # another run of the same row of work has started it
         return _start(connection, task, run_id, now)
