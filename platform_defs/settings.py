@@ -74,6 +74,15 @@ class Settings(BaseSettings):
     ingest_slots: int = Field(
         0, ge=0, le=256, description="Slots of the runner that runs of ingest may hold; 0 means half of them"
     )
+    runner_reserved: int = Field(
+        -1,
+        ge=-1,
+        le=256,
+        description="Slots of the runner that only executions which arrivals made due may take; -1 means a quarter",
+    )
+    source_queries: int = Field(
+        4, ge=1, le=256, description="Executions of models that may query the same source at a time"
+    )
     runner_grace_s: float = Field(3.0, ge=0, le=60, description="Seconds a run has to end after SIGTERM before SIGKILL")
     runner_orphans: Literal["finish", "end"] = Field(
         "finish",
@@ -213,6 +222,12 @@ class Settings(BaseSettings):
         """At least one, and never all where there are two or more: other systems must find a slot."""
         most = max(1, self.runner_slots - 1)
         return min(most, self.ingest_slots or max(1, self.runner_slots // 2))
+
+    @property
+    def reserved_slots(self) -> int:
+        """Never all of them: other work must find a slot, also if there is only one."""
+        wanted = self.runner_slots // 4 if self.runner_reserved < 0 else self.runner_reserved
+        return min(wanted, self.runner_slots - 1)
 
     @property
     def unobserved_tenants(self) -> frozenset[int]:

@@ -6,14 +6,14 @@ SourceError (a PlatformError) is raised for an unknown source and for whatever i
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
 import mysql.connector
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
@@ -28,6 +28,19 @@ MAX_MESSAGE = 2000
 FETCHED_ROWS = 1000
 # The server ends a query in time; the socket's timeout, which is this much longer, is for a server that is gone.
 SOCKET_GRACE_S = 10
+ASK_TIMEOUT_S = 10
+# Pauses while a statement that was told to end does so.
+END_PAUSES_S = (0.05, 0.2, 0.5, 1.0)
+# What MySQL and MariaDB say while they are down, overloaded or busy. A timeout (3024, 1969) and the end of a query by
+# KILL (1317) are not among them.
+_TRANSIENT = frozenset(
+    {
+        *(1040, 1203, 1226),  # too many connections, of all users or of this one
+        *(1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169),  # shuts down, or lost the connection
+        *(1205, 1213),  # lock timeout, deadlock
+        *(2002, 2003, 2005, 2006, 2013, 2055),  # refused, or lost on our side
+    }
+)
 # instructions of SQLite's virtual machine between two looks at the clock
 _SQLITE_STEPS = 10_000
 
@@ -35,7 +48,19 @@ Dialect = Literal["mysql", "sqlite"]
 
 
 class SourceError(PlatformError):
-    """A source is not known or refused a query; the message is one line without the password of the source."""
+    """A source is not known or refused a query; the message is one line without the password of the source.
+
+    `is_transient`: the source is down, overloaded or busy, so that the same query may succeed later.
+    """
+
+    def __init__(self, message: str, *, is_transient: bool = False) -> None:
+        super().__init__(message)
+        self.is_transient = is_transient
+
+
+def source_resource(name: str | None) -> str:
+    """The resource of rows of work that query this source, of which only so many run at a time."""
+    return f"source:{name or PLATFORM_SOURCE}"[:64]
 
 
 @dataclass(frozen=True)
@@ -77,17 +102,51 @@ class Sources:
     hidden: frozenset[str] = frozenset()
 
     @contextmanager
-    def read_transaction(self, name: str, timeout_s: float) -> Iterator[ReadTransaction]:
-        """One read-only transaction, in which all queries together may take `timeout_s`."""
+    def read_transaction(self, name: str, timeout_s: float, mark: str | None = None) -> Iterator[ReadTransaction]:
+        """One read-only transaction, in which all queries together may take `timeout_s`.
+
+        Its queries begin with a comment that has the `mark`, by which end_statements() finds them.
+        """
         url = self.url(name)
         deadline = _Deadline(timeout_s)
         open_source = _open_sqlite if url.get_backend_name() == "sqlite" else _open_mysql
         try:
-            with open_source(url, deadline, self._reach(name)) as transaction:
+            with open_source(url, deadline, self._reach(name), mark) as transaction:
                 yield transaction
         except (sqlite3.Error, mysql.connector.Error, DBAPIError) as error:
             deadline.check()
-            raise SourceError(error_text(error, url)) from None
+            raise SourceError(error_text(error, url), is_transient=_is_transient(error)) from None
+
+    def ask(self, name: str) -> None:
+        """Raises SourceError if the source does not answer."""
+        with self.read_transaction(name, ASK_TIMEOUT_S) as transaction:
+            list(transaction.rows(Query("SELECT 1", {}))[1])
+
+    def end_statements(self, name: str, marks: Collection[str]) -> set[str]:
+        """Ends the statements with these marks, whichever process sent them; returns the marks of which none runs now.
+
+        The server does not notice that the client of a statement has died. A statement on SQLite ends with its process.
+        """
+        url = self.url(name)
+        if url.get_backend_name() == "sqlite":
+            return set(marks)
+        engine = open_engine(url, pool_size=1, socket_timeout=ASK_TIMEOUT_S)
+        try:
+            with engine.connect() as connection:
+                for pause in END_PAUSES_S:
+                    running = _running_statements(connection, marks)
+                    if not running:
+                        break
+                    for connection_id in running:
+                        # one that has ended meanwhile is no error
+                        with suppress(DBAPIError):
+                            connection.exec_driver_sql(f"KILL QUERY {connection_id}")
+                    time.sleep(pause)
+                return set(marks) - set(_running_statements(connection, marks).values())
+        except DBAPIError as error:
+            raise SourceError(error_text(error, url), is_transient=_is_transient(error)) from None
+        finally:
+            engine.dispose()
 
     def _reach(self, name: str) -> Reach | None:
         if name != PLATFORM_SOURCE:
@@ -123,7 +182,7 @@ class _Deadline:
 
 
 @contextmanager
-def _open_sqlite(url: URL, deadline: _Deadline, reach: Reach | None) -> Iterator[ReadTransaction]:
+def _open_sqlite(url: URL, deadline: _Deadline, reach: Reach | None, mark: str | None) -> Iterator[ReadTransaction]:
     # mode=ro neither creates the file nor changes its journal mode
     address = f"file:{quote(url.database or '')}?mode=ro"
     busy_timeout = min(SQLITE_BUSY_TIMEOUT_S, deadline.timeout_s)
@@ -137,7 +196,7 @@ def _open_sqlite(url: URL, deadline: _Deadline, reach: Reach | None) -> Iterator
 
 
 @contextmanager
-def _open_mysql(url: URL, deadline: _Deadline, reach: Reach | None) -> Iterator[ReadTransaction]:
+def _open_mysql(url: URL, deadline: _Deadline, reach: Reach | None, mark: str | None) -> Iterator[ReadTransaction]:
     engine = open_engine(url, pool_size=2, socket_timeout=math.ceil(deadline.timeout_s) + SOCKET_GRACE_S)
     event.listen(engine, "do_connect", _do_not_buffer)
     try:
@@ -145,7 +204,7 @@ def _open_mysql(url: URL, deadline: _Deadline, reach: Reach | None) -> Iterator[
         connection: Any = borrowed.dbapi_connection
         try:
             _begin_read_only(engine, connection, deadline.timeout_s)
-            yield ReadTransaction("mysql", lambda query: _execute_unbuffered(connection, query), deadline, reach)
+            yield ReadTransaction("mysql", lambda query: _execute_unbuffered(connection, query, mark), deadline, reach)
         finally:
             if connection.unread_result:
                 kill_query(engine, connection.connection_id)
@@ -169,10 +228,24 @@ def _do_not_buffer(dialect: object, record: object, arguments: object, options: 
     options["buffered"] = False
 
 
-def _execute_unbuffered(connection: Any, query: Query) -> Any:
+def _execute_unbuffered(connection: Any, query: Query, mark: str | None) -> Any:
     cursor = connection.cursor()
-    cursor.execute(query.sql, query.parameters)
+    cursor.execute(query.sql if mark is None else f"{_comment(mark)} {query.sql}", query.parameters)
     return cursor
+
+
+def _comment(mark: str) -> str:
+    return f"/* {mark} */"
+
+
+def _running_statements(connection: Connection, marks: Collection[str]) -> dict[int, str]:
+    """The marks of statements that run now, by the ids of their connections."""
+    found = {}
+    for row in connection.exec_driver_sql("SHOW FULL PROCESSLIST").mappings():
+        statement = row["Info"] or ""
+        statement = statement.decode(errors="replace") if isinstance(statement, bytes) else statement
+        found.update({int(row["Id"]): mark for mark in marks if statement.startswith(_comment(mark))})
+    return found
 
 
 def kill_query(engine: Engine, connection_id: int) -> None:
@@ -180,6 +253,13 @@ def kill_query(engine: Engine, connection_id: int) -> None:
     # a KILL that fails must not hide the error because of which the query is ended
     with suppress(DBAPIError), engine.connect() as other:
         other.exec_driver_sql(f"KILL QUERY {int(connection_id)}")
+
+
+def _is_transient(error: Exception) -> bool:
+    cause = driver_error(error)
+    if isinstance(cause, sqlite3.OperationalError):
+        return "locked" in str(cause) or "busy" in str(cause)
+    return getattr(cause, "errno", None) in _TRANSIENT
 
 
 def error_text(error: BaseException, url: URL) -> str:

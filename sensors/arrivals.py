@@ -29,6 +29,8 @@ from platform_defs.arrivals.checks import CheckRotation
 from platform_defs.arrivals.errors import failure_text
 from platform_defs.arrivals.executions import recovery
 from platform_defs.arrivals.executions.recovery import DeadExecution, RecoveryResult, RunState
+from platform_defs.arrivals.executions.source_watch import SourceWatch
+from platform_defs.arrivals.executions.statements import end_left_statements
 from platform_defs.arrivals.failed_batches import (
     EXECUTIONS_SUCCEEDED,
     FailedBatch,
@@ -41,10 +43,13 @@ from platform_defs.arrivals.on_time import ON_TIME, check_outcome
 from platform_defs.arrivals.sweep import sweep_arrivals
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
+from platform_defs.sources import Sources
 from platform_defs.store.engine import read
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.kinds_of_work import WEBHOOK_SEND
 from platform_defs.work import rows
+from platform_defs.work.errors import TickFailed
+from platform_defs.work.sensor_ticks import note_tick
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 
@@ -56,6 +61,7 @@ _LATE_ROTATION: CheckRotation[LateBatch] = CheckRotation()
 _FAILED_ROTATION: CheckRotation[FailedBatch] = CheckRotation()
 # The periods whose earlier batches this process has listed.
 _LISTED_PERIODS: set[str] = set()
+_SOURCE_WATCH = SourceWatch()
 _log = logging.getLogger(__name__)
 
 
@@ -66,31 +72,42 @@ _log = logging.getLogger(__name__)
 )
 def arrivals(context: SensorEvaluationContext) -> SkipReason:
     """Queues what ETL jobs made due, recovers from crashes, reports arrivals to Dagster and shows late tables."""
+    steps = TickSteps()
+    with DatabaseResource().open() as engine:
+        done = _tick(context, engine, steps)
+        note_tick(engine, arrivals.name, steps.failed[0] if steps.failed else None)
+    steps.raise_first()
+    return SkipReason(done)
+
+
+def _tick(context: SensorEvaluationContext, engine: Engine, steps: "TickSteps") -> str:
     settings, now = Settings.load(), datetime.now(UTC)
     lookback, zone = timedelta(days=settings.arrivals_lookback_days), ZoneInfo(settings.zone)
-    longest, instance, steps = timedelta(seconds=settings.model_timeout_s), context.instance, TickSteps()
-    with DatabaseResource().open() as engine:
-        dead: list[DeadExecution] = steps.attempt(
-            "look for ended runs", lambda: _dead_by_dagster(instance, engine, longest, now), []
-        )
-        settled = steps.attempt(
-            "settle what died", lambda: recovery.settle_dead_executions(engine, now, dead), RecoveryResult()
-        )
-        swept: dict[Batch, int] = steps.attempt("begin what is due", lambda: sweep_arrivals(engine, lookback, now), {})
-        sending = steps.attempt("have webhooks sent", lambda: _send_overdue(engine, now), False)
-        if settled.queued or swept or sending:
-            wake(settings.home)
-        told = steps.attempt("report arrivals", lambda: report_arrivals(instance, engine, now - lookback), 0)
-        told += steps.attempt("report executions", lambda: report_executions(instance, engine, now - lookback, now), 0)
-        steps.attempt("tell what is late", lambda: _show_late(instance, engine, zone, now, lookback), None)
-        steps.attempt("tell what failed", lambda: _show_failed(instance, engine, now - lookback), None)
-        steps.attempt("list the batches of periods", lambda: _list_batches_of_periods(instance, engine), None)
-    steps.raise_first()
-    return SkipReason(f"begun {len(settled.queued) + len(swept)}, closed {len(settled.closed)}, reported {told}")
-
-
-class TickFailed(PlatformError):
-    """A step of the tick failed; the other steps are done."""
+    longest, instance = timedelta(seconds=settings.model_timeout_s), context.instance
+    sources = Sources(engine, settings.sources)
+    dead: list[DeadExecution] = steps.attempt(
+        "look for ended runs", lambda: _dead_by_dagster(instance, engine, longest, now), []
+    )
+    settled = steps.attempt(
+        "settle what died", lambda: recovery.settle_dead_executions(engine, now, dead), RecoveryResult()
+    )
+    steps.failed.extend(settled.failures)
+    swept: dict[Batch, int] = steps.attempt("begin what is due", lambda: sweep_arrivals(engine, lookback, now), {})
+    retried: dict[Batch, int] = steps.attempt(
+        "begin what waits for a source", lambda: _SOURCE_WATCH.begin(engine, sources, lookback, now), {}
+    )
+    begun = settled.queued | swept | retried
+    sending = steps.attempt("have webhooks sent", lambda: _send_overdue(engine, now), False)
+    if begun or sending:
+        wake(settings.home)
+    # after the wake-up, because a source may take long to answer
+    steps.attempt("end queries of closed executions", lambda: end_left_statements(engine, sources, now), None)
+    told = steps.attempt("report arrivals", lambda: report_arrivals(instance, engine, now - lookback), 0)
+    told += steps.attempt("report executions", lambda: report_executions(instance, engine, now - lookback, now), 0)
+    steps.attempt("tell what is late", lambda: _show_late(instance, engine, zone, now, lookback), None)
+    steps.attempt("tell what failed", lambda: _show_failed(instance, engine, now - lookback), None)
+    steps.attempt("list the batches of periods", lambda: _list_batches_of_periods(instance, engine), None)
+    return f"begun {len(begun)}, closed {len(settled.closed)}, reported {told}"
 
 
 @dataclass
@@ -129,7 +146,7 @@ def _dead_by_dagster(
         RunState(run.run_id, run.status.value, run.is_finished, run.status is DagsterRunStatus.CANCELED)
         for run in instance.get_runs(RunsFilter(run_ids=list(executions)))
     ]
-    return recovery.executions_of_ended_runs(engine, executions, runs, now - 2 * longest)
+    return recovery.executions_of_ended_runs(engine, executions, runs, now, longest)
 
 
 def _send_overdue(engine: Engine, now: datetime) -> bool:

@@ -61,7 +61,11 @@ class TakenOver(ArrivalsError):
 
 
 class ModelFailed(ArrivalsError):
-    pass
+    """`source_is_down`: the data source did not answer, so that a later try may succeed."""
+
+    def __init__(self, message: str, *, source_is_down: bool = False) -> None:
+        super().__init__(message)
+        self.source_is_down = source_is_down
 
 
 class InvalidSubscription(ArrivalsError):

@@ -47,7 +47,7 @@ class ArrivalOutcome:
     unpublished: list[str] = field(default_factory=list)
 
     def add_queued(self, due: Sequence[Batch], tasks: dict[Batch, int]) -> None:
-        """Notes which of the due batches have a new task; the others were being executed already."""
+        """Notes which of the due batches have a task that is about to start; the others were at work already."""
         self.queued.update({model_id: task_id for (model_id, _), task_id in tasks.items()})
         self.busy.extend(batch[0] for batch in due if batch not in tasks)
 
@@ -89,7 +89,7 @@ def _queue_due_models(
     connection: Connection, standings: Sequence[Standing], table: str, now: datetime
 ) -> ArrivalOutcome:
     outcome = ArrivalOutcome(depended_on=True)
-    due: dict[Batch, str] = {}
+    due = []
     for standing in standings:
         batch = (standing.model_id, standing.op_time)
         match judge(standing):
@@ -100,10 +100,13 @@ def _queue_due_models(
             case Verdict.CURRENT if (task := last_success(connection, batch)) is not None:
                 outcome.current.append(task)
             case _:
-                due[batch] = trigger_text(Trigger.ARRIVAL, standing, table)
+                due.append(standing)
     if due:
-        queued = queue_executions(connection, list(due), Trigger.ARRIVAL, now, triggers=due)
-        outcome.add_queued(list(due), queued)
+        texts = {
+            (standing.model_id, standing.op_time): trigger_text(Trigger.ARRIVAL, standing, table) for standing in due
+        }
+        queued = queue_executions(connection, due, Trigger.ARRIVAL, now, triggers=texts)
+        outcome.add_queued(list(texts), queued)
     return outcome
 
 

@@ -16,8 +16,6 @@ ArrivalKey = tuple[str, str]
 # The version of an arrival is its stored arrival_time. An ETL job may write two rows for one batch, with and without
 # dashes in the opTime: each has its own version.
 Versions = Mapping[ArrivalKey, datetime]
-# Limits the executions of a batch whose process dies every time.
-MAX_ATTEMPTS = 3
 
 
 class Verdict(StrEnum):
@@ -39,6 +37,8 @@ class Standing:
     # what the last closed execution read
     read: Versions
     published_at: datetime | None = None
+    # the data source that the model's query reads; None is the platform's own database
+    source: str | None = None
 
 
 def missing_tables(standing: Standing) -> list[str]:
@@ -66,8 +66,3 @@ def judge(standing: Standing) -> Verdict:
 def next_version(now: datetime, *, taken: bool) -> datetime:
     """The version of a new arrival; one microsecond off if the stored arrival has the time `now` already."""
     return now.replace(microsecond=(now.microsecond + 1) % 1_000_000) if taken else now
-
-
-def may_run_again(*, canceled_by_operator: bool, attempt: int) -> bool:
-    """Whether a batch whose execution died is executed once more, as this attempt."""
-    return not canceled_by_operator and attempt <= MAX_ATTEMPTS

@@ -48,6 +48,7 @@ def load_standings(connection: Connection, batches: Sequence[Batch]) -> list[Sta
 class _Model:
     published: bool
     published_at: datetime | None
+    source: str | None
     depends_on: list[str] = field(default_factory=list)
 
 
@@ -69,6 +70,7 @@ def _build_standings(connection: Connection, models: Mapping[str, _Model], batch
             arrived={key: at for name in names[model_id, op_time] for key, at in arrived[name, op_time].items()},
             read=read[model_id, op_time],
             published_at=models[model_id].published_at,
+            source=models[model_id].source,
         )
         for model_id, op_time in batches
     ]
@@ -77,14 +79,14 @@ def _build_standings(connection: Connection, models: Mapping[str, _Model], batch
 def _load_models(connection: Connection, which: ColumnElement[bool]) -> dict[str, _Model]:
     model, dependency = metrics_model.c, metrics_model_dependency.c
     query = (
-        select(model.model_id, model.state, model.published_at, dependency.dependency_table_name)
+        select(model.model_id, model.state, model.published_at, model.source, dependency.dependency_table_name)
         .outerjoin_from(metrics_model, metrics_model_dependency, dependency.model_id == model.model_id)
         .where(which)
         .order_by(dependency.id)
     )
     models: dict[str, _Model] = {}
-    for model_id, state, published_at, table in connection.execute(query):
-        found = models.setdefault(model_id, _Model(state == PUBLISHED, published_at))
+    for model_id, state, published_at, source, table in connection.execute(query):
+        found = models.setdefault(model_id, _Model(state == PUBLISHED, published_at, source))
         if table is not None:
             found.depends_on.append(table)
     return models

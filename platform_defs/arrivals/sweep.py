@@ -6,13 +6,15 @@ finds all such batches.
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import Engine, Select, and_, case, func, or_, select, true, union_all
+from sqlalchemy import Connection, Engine, Select, and_, case, func, or_, select, true, union_all
 
 from platform_defs.arrivals.batches import Batch
+from platform_defs.arrivals.executions.inputs import versions_of
 from platform_defs.arrivals.executions.lifecycle import queue_due_batches
 from platform_defs.arrivals.executions.task_log import Trigger
 from platform_defs.arrivals.matching import batch_sql, dashed_sql, rendered_name_sql
 from platform_defs.arrivals.models.model import PUBLISHED
+from platform_defs.arrivals.standings import load_standings
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import (
@@ -21,7 +23,10 @@ from platform_defs.store.tables.arrivals import (
     metrics_model_dependency,
     metrics_model_input,
     metrics_model_running,
+    metrics_task_log,
 )
+from platform_defs.store.tables.work import work
+from platform_defs.work.rows import Status
 
 # How many batches one transaction queues: a model of 5-minute batches has two thousand of them in a week.
 AT_ONCE = 200
@@ -30,11 +35,30 @@ AT_ONCE = 200
 def sweep_arrivals(engine: Engine, lookback: timedelta, now: datetime) -> dict[Batch, int]:
     """Queues the batches with an unread arrival within the lookback; returns their new tasks."""
     candidates = read(engine, lambda connection: connection.execute(_due_batches_query(now - lookback)).all())
-    batches = sorted((row[0], row[1]) for row in candidates)
+    batches = sorted({(row[0], row[1]) for row in candidates} | set(read(engine, _changed_while_waiting)))
     queued: dict[Batch, int] = {}
     for some in chunks(batches, AT_ONCE):
         queued |= queue_due_batches(engine, some, Trigger.SENSOR, now)
     return queued
+
+
+def _changed_while_waiting(connection: Connection) -> list[Batch]:
+    """Batches whose queued execution waits for a time of its own, and whose tables arrived again meanwhile."""
+    log = metrics_task_log.c
+    query = (
+        select(log.model_id, log.op_time, log.inputs)
+        .select_from(metrics_model_running)
+        .join(metrics_task_log, log.id == metrics_model_running.c.task_id)
+        .join(work, work.c.id == log.work_id)
+        .where(work.c.status == Status.QUEUED, work.c.not_before.is_not(None))
+    )
+    waiting = {(row.model_id, row.op_time): versions_of(row.inputs) for row in connection.execute(query)}
+    standings = load_standings(connection, sorted(waiting)) if waiting else []
+    return [
+        (standing.model_id, standing.op_time)
+        for standing in standings
+        if standing.arrived != waiting[standing.model_id, standing.op_time]
+    ]
 
 
 def _due_batches_query(since: datetime) -> Select[str, str]:

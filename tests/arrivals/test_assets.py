@@ -28,6 +28,7 @@ from platform_defs.errors import PlatformError
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_model
+from platform_defs.work import leases
 from platform_defs.work.jobs import WORK_TAG
 from resources import definitions as resources
 from tests.arrivals.conftest import Home
@@ -56,7 +57,8 @@ def launch(home: Home, model_id: str, op_time: str = OP) -> ExecuteInProcessResu
 
 
 def execute(home: Home, task: Any) -> ExecuteInProcessResult:
-    """Executes the row of work of a task as the runner does."""
+    """Executes the row of work of a task as Dagster does if there is no runner."""
+    leases.claim(home.engine, leases.DAGSTER, 1, lease=None)
     row = work_of(home.engine, task)
     wanted = job_launch(row.kind, row.payload)
     return model_run.execute_in_process(

@@ -241,7 +241,7 @@ def test_a_run_whose_process_died_is_closed_and_made_again_at_most_twice(engine:
         _die(engine, "process 7 was killed")
         recovery.settle_dead_executions(engine, datetime.now(UTC))
     assert statuses(engine) == [("FAILED", "ARRIVAL"), ("FAILED", "RECOVERY"), ("FAILED", "RECOVERY")]
-    assert {task.message for task in logged_tasks(engine, "M", OP)} == {"process 7 was killed"}
+    assert {task.message for task in logged_tasks(engine, "M", OP)} == {"death: process 7 was killed"}
     assert sweep(engine) == {}
     assert report(engine, "A").queued
 

@@ -17,11 +17,9 @@ from platform_defs.arrivals.op_time import (
     spellings,
 )
 from platform_defs.arrivals.readiness import (
-    MAX_ATTEMPTS,
     Standing,
     Verdict,
     judge,
-    may_run_again,
     missing_tables,
     next_version,
 )
@@ -142,9 +140,3 @@ def test_a_refused_body_names_the_field(body: object, field: str) -> None:
 def test_every_arrival_is_a_version_of_its_own(now: datetime) -> None:
     assert next_version(now, taken=True) != now
     assert next_version(now, taken=False) == now
-
-
-def test_a_killed_execution_is_made_again_but_not_for_ever_and_not_against_the_operator() -> None:
-    assert may_run_again(canceled_by_operator=False, attempt=MAX_ATTEMPTS)
-    assert not may_run_again(canceled_by_operator=False, attempt=MAX_ATTEMPTS + 1)
-    assert not may_run_again(canceled_by_operator=True, attempt=2)

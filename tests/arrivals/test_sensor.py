@@ -105,7 +105,7 @@ def test_what_came_half_by_request_and_half_with_dashes_is_one_partition_and_one
     tick(home)
     [task] = logged_tasks(home.engine, "M", OP)
     environment = ExecutionEnvironment(home.engine, Sources(home.engine, {}), timeout_s=60, notify=silent)
-    assert run_for_work(environment, "M", OP, task.work_id, str(uuid.uuid4())).counts.computed == 2
+    assert run_for_work(environment, "M", OP, task.work_id, task.run_id).counts.computed == 2
     tick(home)
     assert statuses(home) == [("SUCCESS", "SENSOR")]
     assert home.instance.get_materialized_partitions(AssetKey(["tables", "B"])) == {OP}
@@ -126,7 +126,7 @@ def test_a_launch_whose_run_failed_without_a_word_is_closed_and_made_again(
     _launch_and_die(home, DagsterRunStatus.FAILURE)
     tick(home)
     assert statuses(home) == [("FAILED", "OPERATOR"), ("RUNNING", "RECOVERY")]
-    assert logged_tasks(home.engine, "M", OP)[0].message == "its run is FAILURE"
+    assert logged_tasks(home.engine, "M", OP)[0].message == "death: its run is FAILURE"
     assert woken()
 
 
@@ -261,7 +261,7 @@ def test_a_run_that_died_between_its_task_and_its_event_leaves_no_gap_in_the_mod
     tick(home)
     [task] = logged_tasks(home.engine, "M", OP)
     environment = ExecutionEnvironment(home.engine, Sources(home.engine, {}), timeout_s=60, notify=silent)
-    run_for_work(environment, "M", OP, task.work_id, str(uuid.uuid4()))
+    run_for_work(environment, "M", OP, task.work_id, task.run_id)
     tick(home)
     key = AssetKey(["models", "M"])
     assert home.instance.get_materialized_partitions(key) == set()  # its run may be about to tell
@@ -285,7 +285,7 @@ def test_a_part_that_fails_fails_the_tick_after_all_others_were_done(
     with home.engine.begin() as connection:
         connection.execute(text("ALTER TABLE metrics_model_running RENAME TO away"))
         connection.execute(text("ALTER TABLE metrics_webhook_delivery RENAME TO gone"))
-    with pytest.raises(PlatformError, match=r"^could not look for ended runs: .*metrics_model_running \(and 3 more"):
+    with pytest.raises(PlatformError, match=r"^could not look for ended runs: .*metrics_model_running \(and 4 more"):
         tick(home)
     assert home.instance.get_materialized_partitions(AssetKey(["tables", "A"])) == {OP}
     assert [evaluation.passed for evaluation in evaluations(home)] == [False]

@@ -1,6 +1,7 @@
 """Table arrival in the API process: records arrivals, waits for their tasks, has them reported, sends webhooks.
 
-One query at a time looks up the tasks of all waiting requests. Reports to Dagster and webhooks have a thread each.
+One query at a time looks up the tasks of all waiting requests. Reports to Dagster, webhooks and the end of left queries
+have a thread each.
 """
 
 import asyncio
@@ -22,12 +23,14 @@ from platform_defs.access.tenants import list_tenants
 from platform_defs.api.http.threads import run_in_thread
 from platform_defs.api.system import Service
 from platform_defs.arrivals.executions.recovery import settle_dead_executions
+from platform_defs.arrivals.executions.statements import end_left_statements
 from platform_defs.arrivals.executions.task_log import Task, TaskStatus, ended_tasks, recovery_tasks
 from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
 from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT
 from platform_defs.arrivals.notify.subscriptions import references_of_teams
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
+from platform_defs.sources import Sources
 from platform_defs.webhooks.environment_names import why_foreign
 from platform_defs.webhooks.sender import open_sender
 from platform_defs.work import rows
@@ -71,10 +74,13 @@ class ArrivalService(Service):
         self._settled_at = 0.0
         self._closing = threading.Event()
         self._unreported = threading.Event()
+        self._left_statements = threading.Event()
+        self._sources = Sources(engine, settings.sources)
         owner = f"{hostname()}:{os.getpid()}"
         self._sender = open_sender(settings, engine, owner=owner, registry=registry)
         self._threads = [
             threading.Thread(target=self._report, name="arrival-reports", daemon=True),
+            threading.Thread(target=self._end_statements, name="left-statements", daemon=True),
             threading.Thread(target=self._sender.run, args=[self._closing], name="webhooks", daemon=True),
         ]
         self._log_foreign_references()
@@ -134,6 +140,7 @@ class ArrivalService(Service):
     def close(self) -> None:
         self._closing.set()
         self._unreported.set()
+        self._left_statements.set()
         for thread in self._threads:
             thread.join(timeout=5)
         self._sender.close()
@@ -161,8 +168,11 @@ class ArrivalService(Service):
         """For each awaited task that has ended: the task, or the id of the task that executes its batch once more."""
         if time.monotonic() - self._settled_at > SETTLE_EVERY_S:
             self._settled_at = time.monotonic()
-            if settle_dead_executions(self._engine, datetime.now(UTC)).queued:
+            settled = settle_dead_executions(self._engine, datetime.now(UTC))
+            if settled.queued:
                 wake(self._home)
+            if settled.closed:
+                self._left_statements.set()
         ended = ended_tasks(self._engine, list(self._waiters))
         failed = [task for task in ended.values() if task.status is TaskStatus.FAILED]
         return ended | recovery_tasks(self._engine, failed)
@@ -175,6 +185,18 @@ class ArrivalService(Service):
                 self._waiters[task_id] = left
             else:
                 del self._waiters[task_id]
+
+    def _end_statements(self) -> None:
+        """Ends the queries of executions that this process closed. A thread of its own: the source may not answer."""
+        while True:
+            self._left_statements.wait()
+            if self._closing.is_set():
+                return
+            self._left_statements.clear()
+            try:
+                end_left_statements(self._engine, self._sources, datetime.now(UTC))
+            except (PlatformError, SQLAlchemyError):
+                log.warning("queries of closed executions are left to the sensor", exc_info=True)
 
     # -- reporting --------------------------------------------------------------------------------------------------
 

@@ -6,20 +6,23 @@ is forgotten and no batch is executed twice at a time.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
 from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.errors import AlreadyRunning, Contended, ModelFailed, TakenOver, UnknownModel
+from platform_defs.arrivals.executions.inputs import inputs_of
+from platform_defs.arrivals.executions.next_attempt import FIRST, Order, after_source_down
 from platform_defs.arrivals.executions.running_batches import lock_running, mark_running, transact_until_uncontended
-from platform_defs.arrivals.executions.task_log import TaskStatus, Trigger, insert_tasks
+from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus, Trigger, insert_tasks
 from platform_defs.arrivals.executions.trigger_texts import trigger_text
 from platform_defs.arrivals.kinds_of_work import MODEL_RUN
 from platform_defs.arrivals.op_time import spellings
 from platform_defs.arrivals.readiness import Standing, Verdict, Versions, judge, missing_tables
 from platform_defs.arrivals.standings import load_standings
+from platform_defs.sources import source_resource
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import (
     metrics_kpi,
@@ -29,8 +32,11 @@ from platform_defs.store.tables.arrivals import (
 )
 from platform_defs.store.tables.work import work
 from platform_defs.work import leases, rows
+from platform_defs.work.rows import EndedBy
 
 MESSAGE_LENGTH = 2000
+# How long the statement of an execution that another process closed is looked for at the source.
+STATEMENT_WAIT = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Execution:
 
     task_id: int
     standing: Standing
+    order: Order = FIRST
 
     @property
     def batch(self) -> Batch:
@@ -55,29 +62,40 @@ class Notify(Protocol):
 
 def queue_executions(
     connection: Connection,
-    batches: Sequence[Batch],
+    standings: Sequence[Standing],
     why: Trigger,
     now: datetime,
     *,
-    attempt: int = 1,
+    order: Order = FIRST,
     triggers: Mapping[Batch, str] | None = None,
 ) -> dict[Batch, int]:
     """Queues an execution of each batch that has none under way; returns the ids of the new tasks.
 
-    `triggers` are the texts that the tag `platform/trigger` of their runs shall have; by default the one of `why`.
+    An execution that is queued and waits for a time of its own, after a death or because its source was down, starts at
+    once instead, and is returned too. `triggers` are the texts that the tag `platform/trigger` of the runs shall have;
+    by default the one of `why`.
 
     The batches' rows in `metrics_model_running` stay locked until the caller's transaction ends. Whoever closes an
     execution locks its row first and looks for arrivals afterwards: either it sees the arrival that the caller
     recorded, or the caller finds that the batch is no longer running.
     """
-    running = lock_running(connection, batches)
-    wanted = sorted(batch for batch in batches if batch not in running)
+    by_batch = {(standing.model_id, standing.op_time): standing for standing in standings}
+    running = lock_running(connection, sorted(by_batch))
+    hurried = _hurry(connection, running)
+    wanted = sorted(batch for batch in by_batch if batch not in running)
     if not wanted:
-        return {}
+        return hurried
     texts = triggers or {}
     payloads = [
         {"model_id": batch[0], "op_time": batch[1], "trigger": texts.get(batch, trigger_text(why))} for batch in wanted
     ]
+    queued = rows.add(
+        connection,
+        MODEL_RUN,
+        payloads,
+        not_before=now + order.pause if order.pause else None,
+        resources=[source_resource(by_batch[batch].source) for batch in wanted],
+    )
     tasks = insert_tasks(
         connection,
         [
@@ -87,34 +105,50 @@ def queue_executions(
                 "status": TaskStatus.RUNNING,
                 "start_time": now,
                 "trigger_code": why,
-                "attempt": attempt,
+                "attempt": order.attempt,
+                "crashes": order.crashes,
+                "try_number": order.try_number,
+                "inputs": inputs_of(by_batch[model_id, op_time].arrived),
                 "work_id": row.id,
                 "run_id": row.run_id,
             }
-            for (model_id, op_time), row in zip(wanted, rows.add(connection, MODEL_RUN, payloads), strict=True)
+            for (model_id, op_time), row in zip(wanted, queued, strict=True)
         ],
     )
     if lost := mark_running(connection, tasks):
         raise Contended(f"{len(lost)} batches were queued by somebody else between our look and our write")
-    return tasks
+    return tasks | hurried
+
+
+def _hurry(connection: Connection, running: Mapping[Batch, int]) -> dict[Batch, int]:
+    """Those of the running executions that waited for a time of their own; now they start at once."""
+    if not running:
+        return {}
+    log = metrics_task_log.c
+    query = select(log.id, log.work_id).where(log.id.in_(list(running.values())), log.work_id.is_not(None))
+    work_ids = {work_id: task_id for task_id, work_id in connection.execute(query)}
+    hurried = {work_ids[work_id] for work_id in rows.hurry(connection, list(work_ids))}
+    return {batch: task_id for batch, task_id in running.items() if task_id in hurried}
 
 
 def queue_due_batches(engine: Engine, batches: Sequence[Batch], why: Trigger, now: datetime) -> dict[Batch, int]:
     """Queues those of the batches that are due, judged in the same transaction; returns the ids of the new tasks."""
 
     def queue(connection: Connection) -> dict[Batch, int]:
-        due = {
-            (standing.model_id, standing.op_time): trigger_text(why, standing)
-            for standing in load_standings(connection, batches)
-            if judge(standing) is Verdict.DUE
-        }
-        return queue_executions(connection, list(due), why, now, triggers=due) if due else {}
+        due = [standing for standing in load_standings(connection, batches) if judge(standing) is Verdict.DUE]
+        texts = {(standing.model_id, standing.op_time): trigger_text(why, standing) for standing in due}
+        return queue_executions(connection, due, why, now, triggers=texts) if due else {}
 
     return transact_until_uncontended(engine, queue)
 
 
-def start_queued_execution(engine: Engine, batch: Batch, work_id: int, run_id: str, now: datetime) -> Execution:
-    """Starts the execution that was queued with this row of work, in the run of that row."""
+def start_queued_execution(
+    engine: Engine, batch: Batch, work_id: int, run_id: str, now: datetime, *, process: str | None = None
+) -> Execution:
+    """Starts the execution that was queued with this row of work, in the run of that row.
+
+    `process` is the full name of the process that executes it. Whoever finds the execution dead ends that process.
+    """
 
     def start(connection: Connection) -> Execution:
         running = lock_running(connection, [batch]).get(batch)
@@ -126,12 +160,14 @@ def start_queued_execution(engine: Engine, batch: Batch, work_id: int, run_id: s
             raise AlreadyRunning  # the row of work has another run; one that Dagster made too late must not start
         if task.versions is not None and task.run_id != run_id:
             raise AlreadyRunning  # another run of the same row of work has started it
-        return _start(connection, task, run_id, now)
+        return _start(connection, task, run_id, process, now)
 
     return transact(engine, start)
 
 
-def start_operator_execution(engine: Engine, model_id: str, op_time: str, run_id: str, now: datetime) -> Execution:
+def start_operator_execution(
+    engine: Engine, model_id: str, op_time: str, run_id: str, now: datetime, *, process: str | None = None
+) -> Execution:
     """Starts an execution that an operator launched, even before all tables have arrived, never beside another one."""
     batch = (model_id, op_time)
 
@@ -150,7 +186,7 @@ def start_operator_execution(engine: Engine, model_id: str, op_time: str, run_id
         if mark_running(connection, tasks):
             raise AlreadyRunning
         task = connection.execute(select(metrics_task_log).where(metrics_task_log.c.id == tasks[batch])).one()
-        return _start(connection, task, run_id, now)
+        return _start(connection, task, run_id, process, now)
 
     return transact(engine, start)
 
@@ -164,9 +200,12 @@ def finish_execution(
     message: str | None = None,
     compute_count: int | None = None,
     storage_count: int | None = None,
+    failure_code: FailureCode | None = None,
+    retries: int | None = None,
 ) -> int | None:
     """Closes the execution, writes its webhook deliveries, and queues the next one if a table arrived meanwhile.
 
+    An execution whose source did not answer is queued again, at most `retries` times, unless a table arrived meanwhile.
     Returns the id of the next task. Raises TakenOver if the recovery took this process for dead and closed the task.
     """
     batch = model_id, op_time = execution.batch
@@ -175,12 +214,17 @@ def finish_execution(
         "message": message and message[:MESSAGE_LENGTH],
         "compute_count": compute_count,
         "storage_count": storage_count,
+        "failure_code": failure_code,
     }
 
     def close(connection: Connection) -> int | None:
         fence(connection, execution)
         now = datetime.now(UTC)
         _close_task(connection, execution.task_id, outcome, now)
+        if failure_code is FailureCode.SOURCE and (order := after_source_down(execution.order, retries)) is not None:
+            (standing,) = load_standings(connection, [batch])
+            if judge(standing) is Verdict.DUE and standing.arrived == execution.standing.arrived:
+                return queue_executions(connection, [standing], Trigger.RETRY, now, order=order)[batch]
         store_read_versions(connection, batch, execution.standing.arrived)
         if status is TaskStatus.SUCCESS:
             kpis = select(metrics_kpi.c.kpi_id).where(metrics_kpi.c.model_id == model_id).order_by(metrics_kpi.c.id)
@@ -194,7 +238,7 @@ def finish_execution(
             )
         (standing,) = load_standings(connection, [batch])
         if judge(standing) is Verdict.DUE:
-            return queue_executions(connection, [batch], Trigger.AGAIN, now)[batch]
+            return queue_executions(connection, [standing], Trigger.AGAIN, now)[batch]
         return None
 
     return transact_until_uncontended(engine, close)
@@ -206,12 +250,24 @@ def fence(connection: Connection, execution: Execution) -> None:
         raise TakenOver(f"task {execution.task_id} was taken for dead and closed while this process went on")
 
 
-def close_dead_execution(connection: Connection, task_id: int, batch: Batch, message: str, now: datetime) -> bool:
-    """Closes the task of an execution whose process died; False if somebody has closed the task meanwhile."""
+def close_dead_execution(
+    connection: Connection, task_id: int, batch: Batch, reason: str, ended_by: EndedBy, now: datetime
+) -> Row[Any] | None:
+    """Closes the task of an execution whose process died; None if somebody has closed the task meanwhile.
+
+    Returns the task as it was. Its statement, which may still run at the source, is looked for from now on.
+    """
     if lock_running(connection, [batch]).get(batch) != task_id:
-        return False
-    _close_task(connection, task_id, {"status": TaskStatus.FAILED, "message": message[:MESSAGE_LENGTH]}, now)
-    return True
+        return None
+    task = connection.execute(select(metrics_task_log).where(metrics_task_log.c.id == task_id)).one()
+    outcome = {
+        "status": TaskStatus.FAILED,
+        "message": f"{ended_by}: {reason}"[:MESSAGE_LENGTH],
+        "ended_by": ended_by,
+        "statement_until": None if task.versions is None else now + STATEMENT_WAIT,
+    }
+    _close_task(connection, task_id, outcome, now)
+    return task
 
 
 def store_read_versions(connection: Connection, batch: Batch, versions: Versions) -> None:
@@ -228,7 +284,7 @@ def store_read_versions(connection: Connection, batch: Batch, versions: Versions
         connection.execute(insert(table), inputs)
 
 
-def _start(connection: Connection, task: Row[Any], run_id: str, now: datetime) -> Execution:
+def _start(connection: Connection, task: Row[Any], run_id: str, process: str | None, now: datetime) -> Execution:
     """Reads which arrivals the execution uses, and notes them in its task."""
     found = load_standings(connection, [(task.model_id, task.op_time)])
     if not found:
@@ -241,9 +297,16 @@ def _start(connection: Connection, task: Row[Any], run_id: str, now: datetime) -
     connection.execute(
         update(metrics_task_log)
         .where(metrics_task_log.c.id == task.id)
-        .values(start_time=now, run_id=run_id, versions=versions, missing_tables=missing_tables(standing) or None)
+        .values(
+            start_time=now,
+            run_id=run_id,
+            process=process,
+            versions=versions,
+            inputs=inputs_of(standing.arrived),
+            missing_tables=missing_tables(standing) or None,
+        )
     )
-    return Execution(task.id, standing)
+    return Execution(task.id, standing, Order(task.attempt, task.crashes, task.try_number))
 
 
 def _close_task(connection: Connection, task_id: int, outcome: Mapping[str, Any], now: datetime) -> None:

@@ -14,13 +14,17 @@ from platform_defs.arrivals.executions.lifecycle import (
     start_operator_execution,
     start_queued_execution,
 )
-from platform_defs.arrivals.executions.task_log import TaskStatus
+from platform_defs.arrivals.executions.statements import end_left_statements, statement_mark
+from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus
 from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.compute import Counts, compute
+from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.op_time import normalise_op_time
 from platform_defs.arrivals.readiness import missing_tables
 from platform_defs.sources import Sources
-from platform_defs.store.engine import read
+from platform_defs.store.engine import is_transient, read
+from platform_defs.store.errors import StoreUnavailable
+from platform_defs.work.processes import ProcessId
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ def run_for_work(
 ) -> ExecutionResult:
     """Executes what was queued with a row of work. Raises ModelFailed after the task log was closed as FAILED."""
     now = datetime.now(UTC)
-    return _execute(environment, start_queued_execution(environment.engine, (model_id, op_time), work_id, run_id, now))
+    process = ProcessId.current().full_name
+    execution = start_queued_execution(environment.engine, (model_id, op_time), work_id, run_id, now, process=process)
+    return _execute(environment, execution, run_id)
 
 
 def run_for_operator(environment: ExecutionEnvironment, model_id: str, op_time: str, run_id: str) -> ExecutionResult:
@@ -64,19 +70,25 @@ def run_for_operator(environment: ExecutionEnvironment, model_id: str, op_time: 
     if op_time != normalise_op_time(op_time):
         raise InvalidArrival("opTime", f"expected {normalise_op_time(op_time)}, as arrivals are recorded")
     now = datetime.now(UTC)
-    return _execute(environment, start_operator_execution(environment.engine, model_id, op_time, run_id, now))
+    process = ProcessId.current().full_name
+    execution = start_operator_execution(environment.engine, model_id, op_time, run_id, now, process=process)
+    return _execute(environment, execution, run_id)
 
 
-def _execute(environment: ExecutionEnvironment, execution: Execution) -> ExecutionResult:
+def _execute(environment: ExecutionEnvironment, execution: Execution, run_id: str) -> ExecutionResult:
     engine, (model_id, op_time) = environment.engine, execution.batch
+    model: Model | None = None
     try:
+        # Before its own query: two queries of one batch must not run side by side.
+        end_left_statements(engine, environment.sources, datetime.now(UTC), execution.batch)
         model = read(engine, lambda connection: load_models(connection, [model_id]))[model_id]
         counts = compute(
             engine,
             model,
             op_time,
             sources=environment.sources,
-            timeout_s=environment.timeout_s,
+            timeout_s=model.timeout_s or environment.timeout_s,
+            mark=statement_mark(execution.task_id, run_id),
             fence=lambda connection: fence(connection, execution),
         )
     except TakenOver:
@@ -84,7 +96,15 @@ def _execute(environment: ExecutionEnvironment, execution: Execution) -> Executi
     # Not BaseException: a run that is told to stop leaves its task to the recovery, which knows who stopped the run.
     except Exception as error:
         message = failure_text(error)
-        finish_execution(engine, execution, TaskStatus.FAILED, environment.notify, message=message)
+        finish_execution(
+            engine,
+            execution,
+            TaskStatus.FAILED,
+            environment.notify,
+            message=message,
+            failure_code=FailureCode.SOURCE if _source_is_down(error) else None,
+            retries=None if model is None else model.retries,
+        )
         raise ModelFailed(message) from error
     next_task_id = finish_execution(
         engine,
@@ -98,3 +118,10 @@ def _execute(environment: ExecutionEnvironment, execution: Execution) -> Executi
     return ExecutionResult(
         execution.task_id, model_id, op_time, counts, missing, next_task_id, model.period, model.version
     )
+
+
+def _source_is_down(error: Exception) -> bool:
+    """Whether a later try may succeed; the platform's own database, where the values are written, may be busy too."""
+    if isinstance(error, ModelFailed):
+        return error.source_is_down
+    return isinstance(error, StoreUnavailable) or is_transient(error)

@@ -1,21 +1,28 @@
 """Executions whose process died: their tasks are closed, and their batches are executed once more."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Engine, and_, func, select
+from sqlalchemy import Connection, Engine, and_, func, select, update
 
 from platform_defs.arrivals.batches import Batch
+from platform_defs.arrivals.executions.inputs import versions_of
 from platform_defs.arrivals.executions.lifecycle import close_dead_execution, queue_executions, store_read_versions
+from platform_defs.arrivals.executions.next_attempt import FIRST, Order, after_death
 from platform_defs.arrivals.executions.running_batches import transact_until_uncontended
-from platform_defs.arrivals.executions.task_log import Trigger
-from platform_defs.arrivals.readiness import Verdict, judge, may_run_again
+from platform_defs.arrivals.executions.task_log import FailureCode, Trigger
+from platform_defs.arrivals.readiness import Verdict, judge
 from platform_defs.arrivals.standings import load_standings
 from platform_defs.store.engine import read
-from platform_defs.store.tables.arrivals import metrics_model_running, metrics_task_log
+from platform_defs.store.tables.arrivals import metrics_model, metrics_model_running, metrics_task_log
 from platform_defs.store.tables.work import work
-from platform_defs.work.rows import Status, is_finished
+from platform_defs.work.each import for_each
+from platform_defs.work.processes import ProcessId
+from platform_defs.work.rows import EndedBy, Status, is_finished
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -24,11 +31,10 @@ class DeadExecution:
 
     task_id: int
     batch: Batch
-    attempt: int
     reason: str
-    canceled_by_operator: bool = False
-    # The run ended because its runner was stopped. That is not the model's fault, so it does not count as an attempt.
-    stopped: bool = False
+    ended_by: EndedBy
+    # the process that executed it, as host:pid:started
+    process: str | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class RecoveryResult:
     closed: list[int] = field(default_factory=list)
     # the batches that are executed once more, with their new tasks
     queued: dict[Batch, int] = field(default_factory=dict)
+    # executions that could not be settled, and why
+    failures: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -50,37 +58,55 @@ class RunState:
 
 
 def settle_dead_executions(engine: Engine, now: datetime, others: Sequence[DeadExecution] = ()) -> RecoveryResult:
-    """Closes the tasks of dead executions and queues their batches once more.
+    """Closes the tasks of dead executions and queues their batches once more, or gives them up.
 
-    Besides the executions whose row of work tells that they are dead, `others` are those that only Dagster knows.
+    Besides the executions whose row of work tells that they are dead, `others` are those that only Dagster knows. One
+    that cannot be settled stops no other.
     """
     result = RecoveryResult()
-    for dead in [*read(engine, find_dead_executions), *others]:
 
-        def settle(connection: Connection, dead: DeadExecution = dead) -> int | None:
-            return _settle(connection, dead, now)
-
-        task_id = transact_until_uncontended(engine, settle)
+    def settle(dead: DeadExecution) -> None:
+        _end_process(dead)
+        given_up, task_id = transact_until_uncontended(engine, lambda connection: _settle(connection, dead, now))
         result.closed.append(dead.task_id)
         if task_id is not None:
             result.queued[dead.batch] = task_id
+        if given_up:
+            model_id, op_time = dead.batch
+            _log.error("model %s is not executed again for %s: %s: %s", model_id, op_time, dead.ended_by, dead.reason)
+
+    result.failures.extend(
+        for_each(
+            [*read(engine, find_dead_executions), *others],
+            settle,
+            lambda dead: f"task {dead.task_id} of {dead.batch[0]} for {dead.batch[1]} is dead and cannot be closed",
+        )
+    )
     return result
 
 
-def _settle(connection: Connection, dead: DeadExecution, now: datetime) -> int | None:
-    """Closes the dead execution's task; returns the task of the next attempt, or None if there is none."""
-    if not close_dead_execution(connection, dead.task_id, dead.batch, dead.reason, now):
-        return None
-    standings = load_standings(connection, [dead.batch])
-    if not standings or judge(standings[0]) is not Verdict.DUE:
-        return None
-    attempt = dead.attempt if dead.stopped else dead.attempt + 1
-    if may_run_again(canceled_by_operator=dead.canceled_by_operator, attempt=attempt):
-        tasks = queue_executions(connection, [dead.batch], Trigger.RECOVERY, now, attempt=attempt)
-        return tasks.get(dead.batch)
-    # Counts the present arrivals as read, so that the sweep does not queue the batch again before the next arrival.
-    store_read_versions(connection, dead.batch, standings[0].arrived)
-    return None
+def _end_process(dead: DeadExecution) -> None:
+    """A process of this machine that goes on although its run is over must not query the source beside the next one."""
+    process = None if dead.process is None else ProcessId.on_this_machine(dead.process)
+    if process is not None and process != ProcessId.current() and process.kill():
+        _log.warning("process %d went on although task %d is over, and was killed", process.pid, dead.task_id)
+
+
+def _settle(connection: Connection, dead: DeadExecution, now: datetime) -> tuple[bool, int | None]:
+    """Closes the dead execution's task; returns whether the batch is given up, and its next task if it has one."""
+    task = close_dead_execution(connection, dead.task_id, dead.batch, dead.reason, dead.ended_by, now)
+    if task is None:
+        return False, None
+    order = after_death(dead.ended_by, Order(task.attempt, task.crashes, task.try_number))
+    if order is None:
+        # What the execution had read, or what made it due, is over. Whatever arrived later was read by nobody.
+        store_read_versions(connection, dead.batch, versions_of(task.inputs))
+        code = update(metrics_task_log).where(metrics_task_log.c.id == task.id)
+        connection.execute(code.values(failure_code=FailureCode.GIVEN_UP))
+    why = Trigger.AGAIN if order is None else Trigger.RECOVERY
+    due = [standing for standing in load_standings(connection, [dead.batch]) if judge(standing) is Verdict.DUE]
+    tasks = queue_executions(connection, due, why, now, order=order or FIRST) if due else {}
+    return order is None and not tasks, tasks.get(dead.batch)
 
 
 def find_dead_executions(connection: Connection) -> list[DeadExecution]:
@@ -89,9 +115,10 @@ def find_dead_executions(connection: Connection) -> list[DeadExecution]:
     status = func.coalesce(work.c.status, by_run.c.status)
     query = (
         select(
-            *(log.id, log.model_id, log.op_time, log.attempt),
+            *(log.id, log.model_id, log.op_time, log.process),
             status.label("status"),
             func.coalesce(work.c.error, by_run.c.error).label("error"),
+            func.coalesce(work.c.ended_by, by_run.c.ended_by).label("ended_by"),
             func.coalesce(work.c.cancel_requested_at, by_run.c.cancel_requested_at).label("cancel_requested_at"),
         )
         .select_from(metrics_model_running)
@@ -105,51 +132,78 @@ def find_dead_executions(connection: Connection) -> list[DeadExecution]:
         DeadExecution(
             found.id,
             (found.model_id, found.op_time),
-            found.attempt,
             found.error or "its run ended without closing the task",
-            canceled_by_operator=found.status == Status.CANCELED and found.cancel_requested_at is not None,
-            stopped=found.status == Status.CANCELED and found.cancel_requested_at is None,
+            _ended_by(found.ended_by, found.status, found.cancel_requested_at),
+            found.process,
         )
         for found in connection.execute(query)
     ]
+
+
+def _ended_by(noted: str | None, status: str, cancel_requested_at: datetime | None) -> EndedBy:
+    """Who ended the run of a closed row of work; the process of the run itself may have closed it without a note."""
+    if noted is not None:
+        return EndedBy(noted)
+    if status != Status.CANCELED:
+        return EndedBy.DEATH
+    return EndedBy.RESTART if cancel_requested_at is None else EndedBy.OPERATOR
 
 
 def executions_without_work(connection: Connection) -> Mapping[str, DeadExecution]:
     """RUNNING tasks whose run has no row of work, by run id. Whether they are dead only Dagster knows."""
     log = metrics_task_log.c
     query = (
-        select(log.id, log.model_id, log.op_time, log.attempt, log.run_id)
+        select(log.id, log.model_id, log.op_time, log.run_id, log.process)
         .select_from(metrics_model_running)
         .join(metrics_task_log, log.id == metrics_model_running.c.task_id)
         .outerjoin(work, work.c.run_id == log.run_id)
         .where(log.work_id.is_(None), work.c.id.is_(None))
     )
     return {
-        found.run_id: DeadExecution(found.id, (found.model_id, found.op_time), found.attempt, "its run has ended")
+        found.run_id: DeadExecution(
+            found.id, (found.model_id, found.op_time), "its run has ended", EndedBy.DEATH, found.process
+        )
         for found in connection.execute(query)
     }
 
 
 def executions_of_ended_runs(
-    engine: Engine, executions: Mapping[str, DeadExecution], runs: Sequence[RunState], deleted_if_before: datetime
+    engine: Engine,
+    executions: Mapping[str, DeadExecution],
+    runs: Sequence[RunState],
+    now: datetime,
+    timeout: timedelta,
 ) -> list[DeadExecution]:
     """Those of the executions without a row of work that are dead, judged by their runs.
 
-    An execution whose run was deleted may still be at work. It counts as dead if it started before
-    `deleted_if_before`: no query may take that long.
+    An execution whose run was deleted may still be at work. It counts as dead after twice the time that its query may
+    take: the model's own, or `timeout`.
     """
     ended = [
-        replace(executions[run.run_id], reason=f"its run is {run.status}", canceled_by_operator=run.is_canceled)
+        replace(
+            executions[run.run_id],
+            reason=f"its run is {run.status}",
+            ended_by=EndedBy.OPERATOR if run.is_canceled else EndedBy.DEATH,
+        )
         for run in runs
         if run.is_finished
     ]
     known = {run.run_id for run in runs}
     without_run = [dead for run_id, dead in executions.items() if run_id not in known]
-    old = _tasks_started_before(engine, [dead.task_id for dead in without_run], deleted_if_before)
+    old = _overdue_tasks(engine, [dead.task_id for dead in without_run], now, timeout)
     return ended + [replace(dead, reason="its run was deleted") for dead in without_run if dead.task_id in old]
 
 
-def _tasks_started_before(engine: Engine, task_ids: Collection[int], instant: datetime) -> set[int]:
-    log = metrics_task_log.c
-    query = select(log.id).where(log.id.in_(task_ids), log.start_time < instant)
-    return set(read(engine, lambda connection: connection.execute(query).scalars().all())) if task_ids else set()
+def _overdue_tasks(engine: Engine, task_ids: Collection[int], now: datetime, timeout: timedelta) -> set[int]:
+    log, model = metrics_task_log.c, metrics_model.c
+    query = (
+        select(log.id, log.start_time, model.timeout_s)
+        .outerjoin_from(metrics_task_log, metrics_model, model.model_id == log.model_id)
+        .where(log.id.in_(task_ids))
+    )
+    found = read(engine, lambda connection: connection.execute(query).all()) if task_ids else []
+    return {
+        row.id
+        for row in found
+        if row.start_time < now - 2 * (timeout if row.timeout_s is None else timedelta(seconds=row.timeout_s))
+    }

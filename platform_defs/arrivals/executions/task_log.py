@@ -25,7 +25,15 @@ class Trigger(StrEnum):
     AGAIN = "AGAIN"  # a table arrived while the batch was being executed
     SENSOR = "SENSOR"  # the sensor found an arrival that an ETL job wrote itself, or that a crash left unhandled
     RECOVERY = "RECOVERY"  # the process of the previous execution died
+    RETRY = "RETRY"  # the source of the previous execution did not answer
     OPERATOR = "OPERATOR"  # somebody launched the batch in the UI, whether or not all tables have arrived
+
+
+class FailureCode(StrEnum):
+    """Failures to which the platform reacts."""
+
+    SOURCE = "SOURCE"  # the data source did not answer
+    GIVEN_UP = "GIVEN_UP"  # the batch is not executed again before its next arrival
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ def ended_tasks(engine: Engine, task_ids: Sequence[int]) -> dict[int, Task]:
 
 
 def recovery_tasks(engine: Engine, failed: Sequence[Task]) -> dict[int, int]:
-    """For failed tasks whose process had died: the id of the task that executes the same batch once more.
+    """For failed tasks whose process died or whose source was down: the id of the task that executes the batch again.
 
     A failed task is missing from the answer if it failed for another reason or is not executed again.
     """
@@ -75,8 +83,8 @@ def recovery_tasks(engine: Engine, failed: Sequence[Task]) -> dict[int, int]:
     for task in failed:
         batch = (task.model_id, task.op_time)
         following = next((row for row in rows if (row.model_id, row.op_time) == batch and row.id > task.id), None)
-        # the recovery queues the next task in the transaction that closes the failed one, so no other task is between
-        if following is not None and following.trigger_code == Trigger.RECOVERY:
+        # the next task is queued in the transaction that closes the failed one, so no other task is between
+        if following is not None and following.trigger_code in (Trigger.RECOVERY, Trigger.RETRY):
             found[task.id] = following.id
     return found
 

@@ -71,6 +71,8 @@ def load_models(connection: Connection, model_ids: Sequence[str] | None = None) 
             dimensions=tuple(row.dimensions),
             sql=row.source_sql,
             kpis=tuple(kpis[row.model_id]),
+            retries=row.retries,
+            timeout_s=row.timeout_s,
             due=row.due,
             published=row.state == PUBLISHED,
             period=row.period,
@@ -159,6 +161,8 @@ def _store_contents(connection: Connection, contents: FileContents) -> LoadSumma
                 "source": each.source,
                 "source_sql": each.sql,
                 "dimensions": list(each.dimensions),
+                "retries": each.retries,
+                "timeout_s": each.timeout_s,
                 "due": each.due,
                 "period": each.period,
             }

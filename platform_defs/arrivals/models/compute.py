@@ -50,6 +50,7 @@ def compute(
     *,
     sources: Sources,
     timeout_s: float,
+    mark: str | None = None,
     fence: Callable[[Connection], None] = lambda connection: None,
 ) -> Counts:
     """Runs the query of a batch and replaces the stored values of the batch; after a ModelFailed the old ones stay.
@@ -59,10 +60,10 @@ def compute(
     """
     with closing(_Spool()) as spool:
         try:
-            with sources.read_transaction(model.source, timeout_s) as transaction:
+            with sources.read_transaction(model.source, timeout_s, mark) as transaction:
                 counts = _read_into_spool(transaction, model, op_time, spool)
         except SourceError as error:
-            raise ModelFailed(str(error)) from None
+            raise ModelFailed(str(error), source_is_down=error.is_transient) from None
 
         def replace(connection: Connection) -> None:
             _replace_values(connection, model, op_time, spool)

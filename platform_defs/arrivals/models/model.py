@@ -36,6 +36,9 @@ class Model:
     dimensions: tuple[str, ...]
     sql: str
     kpis: tuple[Kpi, ...]
+    # how often an execution is tried again while its source is down, and how long its query may take; None: as usual
+    retries: int | None = None
+    timeout_s: float | None = None
     # by when the tables arrive, as models/due.py reads it
     due: str | None = None
     published: bool = False

@@ -20,6 +20,8 @@ MAX_TABLE = 255
 MAX_KPI_ID = 64
 MAX_SOURCE = 64
 MAX_DIMENSION = 64
+MAX_RETRIES = 100
+MAX_TIMEOUT_S = 86_400
 ID = KPI_ID
 SOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _ID_RULE = "expected a letter, then letters, digits, '_', '.' or '-'"
@@ -77,7 +79,7 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
         "model",
         file.problems,
         ("model_id", "name", "depends_on", "sql", "kpis"),
-        ("source", "dimensions", "due", "period"),
+        ("source", "dimensions", "retries", "timeout", "due", "period"),
     )
     model_id = fields.matching_text("model_id", ID, _ID_RULE, longest=MAX_MODEL_ID)
     if model_id is not None:
@@ -91,6 +93,8 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
         fields.problem(fields.line, "depends_on: expected at least one table")
     source = fields.matching_text("source", SOURCE, _SOURCE_RULE, longest=MAX_SOURCE)
     dimensions = fields.texts("dimensions", longest=MAX_DIMENSION)
+    retries = _read_number(fields, "retries", 0, MAX_RETRIES)
+    timeout_s = _read_number(fields, "timeout", 1, MAX_TIMEOUT_S)
     due = fields.text("due", plain=True)
     if due is not None and Due.parse(due.value) is None:
         fields.problem(due.line, f"due: {due.value!r}: expected HH:MM, or +1 HH:MM for the day after the batch's")
@@ -116,10 +120,22 @@ def _read_model(node: yaml.Node, file: ModelFile) -> None:
                 dimensions=tuple(dimension.value for dimension in dimensions),
                 sql=sql.value,
                 kpis=tuple(kpis),
+                retries=retries,
+                timeout_s=timeout_s,
                 due=None if due is None else due.value,
                 period=None if period is None else period.value,
             )
         )
+
+
+def _read_number(fields: Fields, name: str, least: int, most: int) -> int | None:
+    written = fields.text(name, plain=True)
+    if written is None:
+        return None
+    if not re.fullmatch("[0-9]{1,6}", written.value, re.ASCII) or not least <= int(written.value) <= most:
+        fields.problem(written.line, f"{name}: {written.value!r}: expected a whole number from {least} to {most}")
+        return None
+    return int(written.value)
 
 
 def _read_kpis(fields: Fields, file: ModelFile, dimensions: list[Text]) -> list[Kpi] | None:
