@@ -255,6 +255,14 @@ class Settings(BaseSettings):
     def graph_secret(self) -> str:
         return resolve_secret(self.graph_password.get_secret_value())
 
+    def queries_of(self, source: str) -> int:
+        """How many executions may query the source at a time: PLATFORM_SOURCE_<NAME>_QUERIES, or the common limit."""
+        variable = f"PLATFORM_SOURCE_{source.upper()}_QUERIES"
+        written = os.environ.get(variable, str(self.source_queries))
+        if not re.fullmatch("[1-9][0-9]{0,3}", written, re.ASCII):
+            raise SettingsError(f"{variable}: expected a whole number from 1 to 9999, got {written!r}")
+        return int(written)
+
     @property
     def sources(self) -> dict[str, str]:
         """Named data sources: PLATFORM_SOURCE_<NAME>_URL."""

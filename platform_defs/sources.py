@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from platform_defs.errors import PlatformError, driver_error
 from platform_defs.settings import normalize_database_url
 from platform_defs.source_reach import HIDDEN, Reach, authorize_sqlite
-from platform_defs.store.engine import SQLITE_BUSY_TIMEOUT_S, open_engine
+from platform_defs.store.engine import open_engine
 
 # the name of the platform's own database; every other name reads PLATFORM_SOURCE_<NAME>_URL
 PLATFORM_SOURCE = "platform"
@@ -29,6 +29,8 @@ FETCHED_ROWS = 1000
 # The server ends a query in time; the socket's timeout, which is this much longer, is for a server that is gone.
 SOCKET_GRACE_S = 10
 ASK_TIMEOUT_S = 10
+# How long a query waits for a SQLite file that somebody writes. After that its execution leaves its slot to others.
+BUSY_TIMEOUT_S = 5
 # Pauses while a statement that was told to end does so.
 END_PAUSES_S = (0.05, 0.2, 0.5, 1.0)
 # What MySQL and MariaDB say while they are down, overloaded or busy. A timeout (3024, 1969) and the end of a query by
@@ -41,6 +43,7 @@ _TRANSIENT = frozenset(
         *(2002, 2003, 2005, 2006, 2013, 2055),  # refused, or lost on our side
     }
 )
+_RESOURCE = "source:"
 # instructions of SQLite's virtual machine between two looks at the clock
 _SQLITE_STEPS = 10_000
 
@@ -60,7 +63,12 @@ class SourceError(PlatformError):
 
 def source_resource(name: str | None) -> str:
     """The resource of rows of work that query this source, of which only so many run at a time."""
-    return f"source:{name or PLATFORM_SOURCE}"[:64]
+    return f"{_RESOURCE}{name or PLATFORM_SOURCE}"[:64]
+
+
+def source_of_resource(resource: str) -> str:
+    """The source of such a resource; of any other resource its own name."""
+    return resource.removeprefix(_RESOURCE)
 
 
 @dataclass(frozen=True)
@@ -185,7 +193,7 @@ class _Deadline:
 def _open_sqlite(url: URL, deadline: _Deadline, reach: Reach | None, mark: str | None) -> Iterator[ReadTransaction]:
     # mode=ro neither creates the file nor changes its journal mode
     address = f"file:{quote(url.database or '')}?mode=ro"
-    busy_timeout = min(SQLITE_BUSY_TIMEOUT_S, deadline.timeout_s)
+    busy_timeout = min(BUSY_TIMEOUT_S, deadline.timeout_s / 2)
     with closing(sqlite3.connect(address, uri=True, timeout=busy_timeout, isolation_level=None)) as connection:
         connection.set_progress_handler(deadline.passed, _SQLITE_STEPS)
         connection.execute("PRAGMA query_only = ON")

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from platform_defs.ingest.kinds_of_work import ASSET_PREFIX
 from platform_defs.runner.closing import close_run_and_row
-from platform_defs.runner.launched_runs import launch_payload
+from platform_defs.runner.launched_runs import launch_payload, source_of_run
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine, read
 from platform_defs.work import leases, rows, runners
@@ -92,7 +92,14 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         # The run needs definitions at least as new as they are now: its user may have just published what it executes.
         payload = launch_payload(read(self._engine, read_versions))
         kind = INGEST_RUN if _is_of_ingest(run) else DAGSTER_RUN
-        rows.enqueue(self._engine, kind, payload, key=f"run:{run.run_id}", run_id=run.run_id)
+        rows.enqueue(
+            self._engine,
+            kind,
+            payload,
+            key=f"run:{run.run_id}",
+            run_id=run.run_id,
+            resource=read(self._engine, lambda connection: source_of_run(connection, run)),
+        )
         wake(home)
 
     def _note_code_server(self, run_id: str) -> None:

@@ -79,9 +79,10 @@ class RunProcesses:
     def __contains__(self, work_id: int) -> bool:
         return work_id in self._by_work_id
 
-    def count_of(self, kinds: Collection[str]) -> int:
-        """How many runs of these kinds of work have a slot."""
-        return sum(item.work.kind in kinds for item in self._by_work_id.values())
+    def count_of(self, kinds: Collection[str], *, max_priority: int | None = None) -> int:
+        """How many runs of these kinds of work have a slot, perhaps only those that are at least so urgent."""
+        running = [item.work for item in self._by_work_id.values() if item.work.kind in kinds]
+        return sum(max_priority is None or row.priority <= max_priority for row in running)
 
     def servers_in_use(self) -> Set[ForkServer]:
         return {item.server for item in self._by_work_id.values() if item.server is not None}

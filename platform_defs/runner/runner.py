@@ -12,11 +12,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from dagster import DagsterInstance
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from platform_defs.arrivals.kinds_of_work import MODEL_RUN
 from platform_defs.chains.runs.recovery import continue_runs
 from platform_defs.errors import PlatformError, one_line
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
@@ -29,12 +31,15 @@ from platform_defs.runner.launched_runs import needed_versions
 from platform_defs.runner.metrics import RunnerMetrics
 from platform_defs.runner.run_processes import RunProcesses
 from platform_defs.settings import Settings
+from platform_defs.sources import source_of_resource
 from platform_defs.work import leases, runners, wake
 from platform_defs.work.processes import ProcessId
-from platform_defs.work.rows import INGEST_RUN, LAUNCHED_RUNS, Work
+from platform_defs.work.rows import INGEST_RUN, LAUNCHED_RUNS, PRIORITY, Work
 
 TICK_S = 1.0
 INGEST_KINDS = frozenset({INGEST_RUN, INGEST_DRAIN})
+# Executions that arrivals made due: they go first and have slots of their own. Less urgent rows of this kind do not.
+ARRIVAL_KINDS = frozenset({MODEL_RUN})
 DELETE_LOGS_EVERY_S = 3600
 _log = logging.getLogger(__name__)
 
@@ -43,7 +48,9 @@ class Runner:
     def __init__(self, settings: Settings, engine: Engine, instance: DagsterInstance) -> None:
         self._engine = engine
         self._slots = settings.runner_slots
+        self._settings = settings
         self._ingest_slots = settings.slots_of_ingest
+        self._reserved_slots = settings.reserved_slots
         self._me = ProcessId.current()
         self._started_at = datetime.now(UTC)
         self._selector = selectors.DefaultSelector()
@@ -178,16 +185,28 @@ class Runner:
         waits = self._awaited is not None and not self._loader.may_execute(self._awaited, present)
         unready = LAUNCHED_RUNS if waits else frozenset()
         owner = self._me.full_name
-        claimed = leases.claim(self._engine, owner, limit, without=INGEST_KINDS | unready)
-        # last, and never more than its share: a year's backfill must not keep everybody else from a slot
-        share = min(limit - len(claimed), self._ingest_slots - self._processes.count_of(INGEST_KINDS))
+        claimed: list[Work] = []
+
+        def claim(count: int, **which: Any) -> None:
+            if count > 0:
+                claimed.extend(leases.claim(self._engine, owner, count, resource_limit=self._resource_limit, **which))
+
         try:
-            return claimed + (
-                leases.claim(self._engine, owner, share, only=INGEST_KINDS - unready) if share > 0 else []
-            )
+            # first, since somebody waits for the answer, and a backfill has thousands of runs
+            claim(limit, only=ARRIVAL_KINDS, max_priority=PRIORITY)
+            urgent = self._processes.count_of(ARRIVAL_KINDS, max_priority=PRIORITY) + len(claimed)
+            limit -= max(0, self._reserved_slots - urgent)
+            claim(limit - len(claimed), without=INGEST_KINDS | unready)
+            # last, and never more than its share: a year's backfill must not keep everybody else from a slot
+            share = self._ingest_slots - self._processes.count_of(INGEST_KINDS)
+            claim(min(limit - len(claimed), share), only=INGEST_KINDS - unready)
         except Exception:
             leases.give_back(self._engine, owner, [row.id for row in claimed])
             raise
+        return claimed
+
+    def _resource_limit(self, resource: str) -> int:
+        return self._settings.queries_of(source_of_resource(resource))
 
     def _start(self, row: Work) -> None:
         assert self._loader.current is not None, "definitions are loaded before a row is claimed"

@@ -4,7 +4,7 @@ A runner renews its leases. A lease that runs out shows every other process that
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,13 +32,13 @@ def claim(
     only: Collection[str] | None = None,
     without: Collection[str] = (),
     max_priority: int | None = None,
-    per_resource: int | None = None,
+    resource_limit: Callable[[str], int] | None = None,
 ) -> list[Work]:
     """Gives up to `limit` queued rows that are due to the owner, the most urgent and then the oldest first.
 
     No other owner gets the same rows. `only` and `without` name kinds of work, `waiting_for` how long a row must have
-    been due to be claimed, `max_priority` how urgent it must be. At most `per_resource` rows with the same resource run
-    at a time; runners that claim at the same moment may exceed it.
+    been due to be claimed, `max_priority` how urgent it must be. `resource_limit` says how many rows with the same
+    resource may run at a time; runners that claim at the same moment may exceed it.
     """
     now = datetime.now(UTC)
     queued = (work.c.status == Status.QUEUED) & is_due(now if waiting_for is None else now - waiting_for)
@@ -60,9 +60,9 @@ def claim(
 
     def take(connection: Connection) -> list[Row[Any]]:
         taken: list[Row[Any]] = []
-        in_use: Counter[str] = Counter() if per_resource is None else _resources_in_use(connection)
+        in_use: Counter[str] = Counter() if resource_limit is None else _resources_in_use(connection)
         while len(taken) < limit:
-            used_up = [] if per_resource is None else [name for name, n in in_use.items() if n >= per_resource]
+            used_up = [name for name, count in in_use.items() if resource_limit and count >= resource_limit(name)]
             free = work.c.resource.is_(None) | work.c.resource.not_in(used_up) if used_up else true()
             found = claim_rows(
                 connection,
@@ -72,11 +72,11 @@ def claim(
                 limit=limit - len(taken),
                 values=values,
             )
-            if per_resource is None:
+            if resource_limit is None:
                 return found
             excess = []
             for row in found:
-                if row.resource is not None and in_use[row.resource] >= per_resource:
+                if row.resource is not None and in_use[row.resource] >= resource_limit(row.resource):
                     excess.append(row.id)
                     continue
                 if row.resource is not None:

@@ -81,6 +81,8 @@ class Work:
     cancel_requested: bool
     result: Any
     error: str | None
+    # Rows with a smaller number go first.
+    priority: int = PRIORITY
     # No runner takes the row before this time.
     not_before: datetime | None = None
     # What the run uses besides a slot, such as a data source.
@@ -104,6 +106,7 @@ class Work:
             cancel_requested=row.cancel_requested_at is not None,
             result=row.result,
             error=row.error,
+            priority=row.priority,
             not_before=row.not_before,
             resource=row.resource,
             ended_by=None if row.ended_by is None else EndedBy(row.ended_by),

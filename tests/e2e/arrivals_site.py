@@ -17,7 +17,7 @@ from platform_defs.arrivals.models.file import read_file
 from platform_defs.store.engine import open_engine, read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_kpi_value
 from tests.arrivals.world import logged_tasks
-from tests.e2e.platform_up import PlatformUp
+from tests.e2e.warm import Warm
 from tests.waiting import until
 
 PATH = "/api/open/kpi/srcTableComplete"
@@ -28,7 +28,7 @@ OP = "20251219"
 class Site:
     """A running platform, and names that no other test uses."""
 
-    platform: PlatformUp
+    platform: Warm
     engine: Engine
     mark: str
     client: httpx.Client
@@ -58,6 +58,9 @@ class Site:
         for model in models if publish else ():
             catalog.publish(self.engine, self.name(model["id"]))
 
+    def unpublish(self, model: str) -> None:
+        catalog.unpublish(self.engine, self.name(model))
+
     def _yaml(self, model: dict[str, Any]) -> str:
         query = "SELECT ${dimGroup}, ${kpis} FROM {table} WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
         kpi = {"kpi_id": f"K{self.name(model['id'])}", "name": "Amount"}
@@ -65,9 +68,9 @@ class Site:
             "model_id": self.name(model["id"]),
             "name": model["id"],
             "depends_on": [self.name(table) for table in model["tables"]],
-            "source": "platform",
+            "source": model.get("source", "platform"),
             "dimensions": ["region"],
-            "sql": query.replace("{table}", self.name(model.get("reads", "ORDERS"))),
+            "sql": query.replace("{table}", model.get("reads_exactly") or self.name(model.get("reads", "ORDERS"))),
             "kpis": [kpi | {"expression": model.get("expression", "SUM(amount)")}],
         }
         return f"  - {json.dumps(described)}\n"
@@ -142,7 +145,7 @@ class Site:
 
 
 @contextmanager
-def opened_site(platform: PlatformUp) -> Iterator[Site]:
+def opened_site(platform: Warm) -> Iterator[Site]:
     url = platform.environment.get("PLATFORM_DB_URL") or f"sqlite:///{platform.home / 'platform.db'}"
     engine = open_engine(make_url(url))
     try:

@@ -7,6 +7,7 @@ from sqlalchemy.engine import URL
 
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.arrivals_site import Site, opened_site
+from tests.e2e.flaky_source import VARIABLE, flaky_source
 from tests.e2e.lives import Lives, live
 from tests.e2e.tree import copy_with_probes
 from tests.e2e.warm import Warm
@@ -43,11 +44,12 @@ def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         url, names = new_database("mysql", folder)
         environment |= server_environment(url)
     try:
-        up = Warm(folder / "home", tree, environment)
-        try:
-            yield up.until_ready()
-        finally:
-            up.end()
+        with flaky_source(folder, url if request.param == "servers" else None) as flaky:
+            up = Warm(folder / "home", tree, environment | {VARIABLE: flaky.url}, flaky)
+            try:
+                yield up.until_ready()
+            finally:
+                up.end()
     finally:
         dropped_databases("mysql", names)
 

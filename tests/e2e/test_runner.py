@@ -19,6 +19,8 @@ from tests.e2e.warm import Warm
 from tests.waiting import until
 
 SLOTS = 8
+# of them for executions that arrivals made due
+RESERVED = 2
 PARTITIONS = [f"check-{number:02d}-of-20" for number in range(1, 21)]
 FINAL = ("SUCCESS", "FAILURE", "CANCELED")
 # a quiet machine takes a second or two of it; the tests share theirs
@@ -76,7 +78,7 @@ def test_terminating_ends_a_run_and_its_process_and_its_row(warm: Warm) -> None:
     run_id = warm.hold(600)
     warm.until_status(run_id, "STARTED")
     process = ProcessId.of(warm.pid_of(run_id))
-    answer = _terminate(warm, run_id)
+    answer = warm.terminate(run_id)
     assert answer == "TerminateRunSuccess"
     assert warm.until_status(run_id, *FINAL, seconds=SOON_S)["status"] == "CANCELED"
     assert warm.until_closed(run_id, SOON_S).status is Status.CANCELED
@@ -85,15 +87,15 @@ def test_terminating_ends_a_run_and_its_process_and_its_row(warm: Warm) -> None:
 
 
 def test_terminating_a_run_that_waits_for_a_slot_ends_it_without_starting_it(warm: Warm) -> None:
-    holders = [warm.hold(600) for _ in range(SLOTS)]
+    holders = [warm.hold(600) for _ in range(SLOTS - RESERVED)]
     for run_id in holders:
         warm.until_status(run_id, "STARTED")
     waiting = warm.hold(600)
     # Dagster lets a run that has not started only be ended by force
-    assert _terminate(warm, waiting, "MARK_AS_CANCELED_IMMEDIATELY") == "TerminateRunSuccess"
+    assert warm.terminate(waiting, "MARK_AS_CANCELED_IMMEDIATELY") == "TerminateRunSuccess"
     assert warm.until_status(waiting, *FINAL)["status"] == "CANCELED"
     for run_id in holders:
-        _terminate(warm, run_id)
+        warm.terminate(run_id)
     for run_id in [*holders, waiting]:
         assert warm.until_closed(run_id, 20).status is Status.CANCELED
     assert "STEP_START" not in warm.messages(waiting)
@@ -138,7 +140,7 @@ def test_a_runner_that_is_killed_comes_back_and_closes_or_keeps_what_it_had(warm
     assert warm.until_status(warm.launch("two_ops"), *FINAL)["status"] == "SUCCESS"
     assert warm.until_status(short, *FINAL)["status"] == "SUCCESS"
     assert warm.row(long).status is Status.RUNNING
-    assert _terminate(warm, long) == "TerminateRunSuccess"
+    assert warm.terminate(long) == "TerminateRunSuccess"
     assert warm.until_closed(long, SOON_S).status is Status.CANCELED
 
 
@@ -197,16 +199,6 @@ def test_the_runner_is_seen_in_the_metrics_and_by_its_command(warm: Warm) -> Non
     status = warm.command("runner", "status")
     assert status.returncode == 0
     assert f" of {SLOTS} " in status.stdout
-
-
-def _terminate(warm: Warm, run_id: str, policy: str = "SAFE_TERMINATE") -> str:
-    answer: str = warm.graphql(
-        """mutation ($id: String!, $policy: TerminateRunPolicy!) { terminateRun(runId: $id, terminatePolicy: $policy) {
-             __typename ... on TerminateRunFailure { message } } }""",
-        id=run_id,
-        policy=policy,
-    )["terminateRun"]["__typename"]
-    return answer
 
 
 def _load_error(warm: Warm) -> str:

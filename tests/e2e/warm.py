@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 from platform_defs.runner.child import PID_TAG
 from platform_defs.store.engine import open_engine
 from platform_defs.work import rows
+from tests.e2e.flaky_source import FlakySource
 from tests.e2e.platform_up import PlatformUp
 from tests.waiting import until
 
@@ -20,9 +21,16 @@ def folder_with_assets(below: Path) -> Path:
 
 
 class Warm(PlatformUp):
-    def __init__(self, home: Path, tree: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        tree: Path,
+        environment: dict[str, str] | None = None,
+        flaky: FlakySource | None = None,
+    ) -> None:
         super().__init__(home, {"PYTHONPATH": str(tree), **(environment or {})}, folder_with_assets(tree.parent))
         self.tree = tree
+        self.flaky = flaky
         self.engine: Engine = open_engine(self.environment.get("PLATFORM_DB_URL", f"sqlite:///{home}/platform.db"))
 
     def hold(self, seconds: float) -> str:
@@ -45,6 +53,17 @@ class Warm(PlatformUp):
 
     def messages(self, run_id: str) -> str:
         return "\n".join(event.get("message", "") for event in self.run(run_id)["eventConnection"]["events"])
+
+    def terminate(self, run_id: str, policy: str = "SAFE_TERMINATE") -> str:
+        """As the UI does; returns the type of the answer."""
+        answer: str = self.graphql(
+            """mutation ($id: String!, $policy: TerminateRunPolicy!) {
+                 terminateRun(runId: $id, terminatePolicy: $policy) {
+                   __typename ... on TerminateRunFailure { message } } }""",
+            id=run_id,
+            policy=policy,
+        )["terminateRun"]["__typename"]
+        return answer
 
     def reload(self) -> str:
         answer: str = self.graphql(

@@ -170,11 +170,11 @@ def test_no_more_rows_of_a_resource_run_than_it_bears_and_the_others_do_not_wait
         return rows.add(connection, "selfcheck", [{}] * 7, resources=["a", "a", "a", "a", None, "b", "b"])
 
     written = transact(engine, add)
-    first = leases.claim(engine, "me", 5, per_resource=2)
+    first = leases.claim(engine, "me", 5, resource_limit=lambda name: 2)
     assert [row.id for row in first] == [written[at].id for at in (0, 1, 4, 5, 6)]
-    assert leases.claim(engine, "me", 5, per_resource=2) == []
+    assert leases.claim(engine, "me", 5, resource_limit=lambda name: 2) == []
     rows.finish(engine, first[0].id, Status.SUCCEEDED)
-    third = leases.claim(engine, "me", 5, per_resource=2)
+    third = leases.claim(engine, "me", 5, resource_limit=lambda name: 2)
     assert [(row.id, row.attempts) for row in third] == [(written[2].id, 1)]
 
 
