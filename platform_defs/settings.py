@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     source_queries: int = Field(
         4, ge=1, le=256, description="Executions of models that may query the same source at a time"
     )
+    stuck_after_s: float = Field(
+        120.0, ge=1, le=86_400, description="Seconds after which something that does not move on is shown as stuck"
+    )
     runner_grace_s: float = Field(3.0, ge=0, le=60, description="Seconds a run has to end after SIGTERM before SIGKILL")
     runner_orphans: Literal["finish", "end"] = Field(
         "finish",

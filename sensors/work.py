@@ -169,6 +169,8 @@ def _close_if_ended(instance: DagsterInstance, engine: Engine, row: Work, runs: 
     for run in runs:
         if (reason := _death_of(instance, run)) is not None:
             instance.report_run_failed(run, message=reason)
+        elif run.status not in WORK_STATUS and run.status is not DagsterRunStatus.NOT_STARTED:
+            leases.note_open_runs(engine, [row.id])
     if runs and all(run.status in WORK_STATUS for run in runs):
         last = next((run for run in runs if run.status is DagsterRunStatus.SUCCESS), runs[0])
         error = None if last.status is DagsterRunStatus.SUCCESS else f"run {last.run_id} is {last.status.value}"

@@ -24,6 +24,7 @@ from platform_defs.api.system import ApiContext
 from platform_defs.api.systems import SYSTEMS
 from platform_defs.graph.port import Graph
 from platform_defs.settings import Settings
+from platform_defs.stuck import describe, find_stuck
 
 ROUTERS: tuple[APIRouter, ...] = (
     *(router for system in SYSTEMS for router in system.routers),
@@ -77,7 +78,8 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
     context = ApiContext(settings, engine, graph, app.state.metrics.registry)
     app.state.context = context
     _open_services(app, context, drain)
-    checks = {name: check for system in SYSTEMS for name, check in system.checks(context).items()}
+    checks = {"work": lambda: describe(find_stuck(engine, settings, attempts=1))}
+    checks |= {name: check for system in SYSTEMS for name, check in system.checks(context).items()}
     app.state.readiness = health.Readiness(engine, graph, checks)
     context.registry.register(_database_metrics(context))
     for router in ROUTERS:
@@ -109,7 +111,7 @@ def _open_services(app: FastAPI, context: ApiContext, drain: Drain) -> None:
 
 
 def _database_metrics(context: ApiContext) -> BoundedCollector:
-    collectors = [NamedCollector("runner", RunnerCollector(context.engine))]
+    collectors = [NamedCollector("runner", RunnerCollector(context.engine, context.settings))]
     for system in SYSTEMS:
         collectors += system.collectors(context)
     return BoundedCollector(*collectors)

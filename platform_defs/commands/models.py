@@ -1,17 +1,24 @@
 """`platform models`: load models and KPIs from a file, publish them and list them."""
 
+import logging
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from platform_defs.arrivals.executions.recovery import find_running_task, row_of_task, settle_dead_executions
+from platform_defs.arrivals.executions.statements import end_left_statements
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Model
 from platform_defs.commands import model_results
+from platform_defs.commands.runner import open_instance
 from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
+from platform_defs.sources import Sources
 from platform_defs.store.engine import read
+from platform_defs.work.wake import wake
 from platform_defs.yaml_lines import YamlFileError
 
 _STATES = {PUBLISHED: "published", UNPUBLISHED: "not published"}
@@ -55,6 +62,27 @@ def publish(model_id: str) -> None:
         return
     days = Settings.load().arrivals_lookback_days
     click.echo(f"{model_id} published; {_RELOADS}. Batches of the last {days} days whose tables have arrived run now")
+
+
+@command.command("release")
+@click.argument("task", type=int)
+def release(task: int) -> None:
+    """Free the stuck TASK: end its process, close it and its run. Its arrivals count as unread, so it begins anew."""
+    settings = Settings.load()
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
+    with open_database(settings) as engine, open_instance(settings) as instance:
+        from platform_defs.runner.release import release_row, whoami
+
+        dead = find_running_task(engine, task, f"released by {whoami()}")
+        row = read(engine, lambda connection: row_of_task(connection, task))
+        if row is not None:
+            release_row(instance, engine, row)
+        elif dead.run_id is not None and (run := instance.get_run_by_id(dead.run_id)) and not run.is_finished:
+            instance.report_run_canceled(run, message=dead.reason)
+        settle_dead_executions(engine, datetime.now(UTC), [dead])
+        end_left_statements(engine, Sources(engine, settings.sources), datetime.now(UTC))
+    wake(settings.home)
+    click.echo(f"task {task} ({dead.batch[0]} for {dead.batch[1]}) is released; its arrivals count as unread")
 
 
 @command.command("unpublish")

@@ -3,13 +3,24 @@
 import json
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
+from platform_defs.arrivals.executions.recovery import settle_dead_executions
+from platform_defs.arrivals.executions.statements import end_left_statements
 from platform_defs.commands.tables import print_table
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
+from platform_defs.sources import Sources
+from platform_defs.stuck import find_stuck
 from platform_defs.work import rows, runners, wake
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
 
 
 @click.group(invoke_without_command=True)
@@ -23,15 +34,17 @@ def command(context: click.Context) -> None:
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def status(as_json: bool) -> None:
-    """Show the runners that are alive, their slots and the queue; exit code 1 if no runner is alive."""
+    """Show the runners that are alive, their slots, the queue and what is stuck; exit code 1 if no runner is alive."""
     with open_database() as engine:
         alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
+        stuck = find_stuck(engine, Settings.load())
     if as_json:
         runner_fields = [
             {"name": r.name, "pid": r.process.pid, "slots": r.slots, "busy": r.busy, "loadError": r.load_error}
             for r in alive
         ]
-        click.echo(json.dumps({"runners": runner_fields, "queued": queue[rows.Status.QUEUED]}))
+        problems = [one.problem for one in stuck]
+        click.echo(json.dumps({"runners": runner_fields, "queued": queue[rows.Status.QUEUED], "stuck": problems}))
     else:
         if alive:
             lines = [(r.name, f"{r.busy} of {r.slots}", f"{r.started_at:%F %T} UTC") for r in alive]
@@ -40,8 +53,26 @@ def status(as_json: bool) -> None:
             if runner.load_error:
                 click.echo(f"{runner.name}: the code location does not load: {runner.load_error}")
         click.echo(f"{queue[rows.Status.QUEUED]} waiting, {queue[rows.Status.RUNNING]} running")
+        for one in stuck:
+            click.echo(f"stuck since {one.since:%F %T} UTC: {one.problem}")
     if not alive:
         raise click.ClickException("no runner is alive; `platform up` or `platform runner` starts one")
+
+
+@command.command()
+@click.argument("row", type=int)
+def release(row: int) -> None:
+    """Free the stuck row of work ROW: end its process, close its run and the row. What it should do is begun anew."""
+    settings = Settings.load()
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
+    with open_database(settings) as engine, open_instance(settings) as instance:
+        from platform_defs.runner.release import release_row
+
+        released = release_row(instance, engine, row)
+        settle_dead_executions(engine, datetime.now(UTC))
+        end_left_statements(engine, Sources(engine, settings.sources), datetime.now(UTC))
+    wake.wake(settings.home)
+    click.echo(f"row of work {row} ({released.kind}) is released; its run {released.run_id} is closed")
 
 
 def _serve() -> None:
@@ -53,11 +84,20 @@ def _serve() -> None:
         from platform_defs import dagster_instance
 
         dagster_instance.prepare(settings)
-        os.environ.update(dagster_instance.environment(settings))
+        with open_instance(settings) as instance:
+            from platform_defs.runner.runner import Runner
 
-        from dagster import DagsterInstance
-
-        from platform_defs.runner.runner import Runner
-
-        with DagsterInstance.get() as instance:
             Runner(settings, engine, instance).run(listener)
+
+
+@contextmanager
+def open_instance(settings: Settings) -> Iterator["DagsterInstance"]:
+    """Dagster's instance. Dagster is imported here and not at the top, because that takes seconds."""
+    from platform_defs import dagster_instance
+
+    os.environ.update(dagster_instance.environment(settings))
+
+    from dagster import DagsterInstance
+
+    with DagsterInstance.get() as instance:
+        yield instance

@@ -55,6 +55,7 @@ def claim(
         "lease_owner": owner,
         "leased_until": None if lease is None else now + lease,
         "heartbeat_at": now,
+        "claimed_at": now,
         "attempts": work.c.attempts + 1,
     }
 
@@ -177,6 +178,11 @@ def running_rows(engine: Engine) -> list[Work]:
 def rows_with_expired_lease(engine: Engine) -> list[Work]:
     """Rows whose owner did not renew the lease in time. The process of such a row may still be at work."""
     return _rows_where(engine, (work.c.status == Status.RUNNING) & (work.c.leased_until < datetime.now(UTC)))
+
+
+def note_open_runs(engine: Engine, ids: Sequence[int]) -> None:
+    """Notes that the runs of rows that were handed to Dagster are open: such a row has no runner that would."""
+    _update_owned(engine, DAGSTER, ids, {"heartbeat_at": datetime.now(UTC)})
 
 
 def rows_handed_to_dagster(engine: Engine) -> list[Work]:

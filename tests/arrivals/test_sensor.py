@@ -291,7 +291,7 @@ def test_a_part_that_fails_fails_the_tick_after_all_others_were_done(
     assert [evaluation.passed for evaluation in evaluations(home)] == [False]
     said = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert [line.partition("no such table: ")[2].partition(";")[0] for line in said] == [
-        *["metrics_model_running"] * 3,
+        *["metrics_model_running"] * 4,
         "metrics_webhook_delivery",
     ]
     with home.engine.begin() as connection:

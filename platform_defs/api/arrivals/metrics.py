@@ -1,4 +1,4 @@
-"""Late tables on /metrics: for each model with a `due`, how many tables of its batches have not arrived in time."""
+"""Late tables and given-up batches on /metrics, for each model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,6 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, Engine
 
+from platform_defs.arrivals.executions.recovery import count_given_up
 from platform_defs.arrivals.lateness import LateBatch, find_late_batches
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
@@ -33,6 +34,17 @@ class ArrivalsCollector(Collector):
         for model_id, late in found.items():
             family.add_metric([model_id], sum(len(batch.tables) for batch in late))
         yield family
+        given_up = GaugeMetricFamily(
+            "platform_arrivals_given_up",
+            "Batches that are not executed again before their next arrival",
+            labels=["model"],
+        )
+        for model_id, count in read(self._engine, self._count_given_up, attempts=1).items():
+            given_up.add_metric([model_id], count)
+        yield given_up
+
+    def _count_given_up(self, connection: Connection) -> Mapping[str, int]:
+        return count_given_up(connection, datetime.now(UTC) - self._lookback)
 
     def _find_late(self, connection: Connection) -> Mapping[str, Sequence[LateBatch]]:
         return find_late_batches(connection, self._zone, datetime.now(UTC), self._lookback)

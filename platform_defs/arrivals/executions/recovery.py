@@ -5,14 +5,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Engine, and_, func, select, update
+from sqlalchemy import Connection, Engine, and_, func, or_, select, update
 
 from platform_defs.arrivals.batches import Batch
+from platform_defs.arrivals.errors import ArrivalsError
 from platform_defs.arrivals.executions.inputs import versions_of
 from platform_defs.arrivals.executions.lifecycle import close_dead_execution, queue_executions, store_read_versions
 from platform_defs.arrivals.executions.next_attempt import FIRST, Order, after_death
 from platform_defs.arrivals.executions.running_batches import transact_until_uncontended
-from platform_defs.arrivals.executions.task_log import FailureCode, Trigger
+from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus, Trigger
 from platform_defs.arrivals.readiness import Verdict, judge
 from platform_defs.arrivals.standings import load_standings
 from platform_defs.store.engine import read
@@ -20,7 +21,7 @@ from platform_defs.store.tables.arrivals import metrics_model, metrics_model_run
 from platform_defs.store.tables.work import work
 from platform_defs.work.each import for_each
 from platform_defs.work.processes import ProcessId
-from platform_defs.work.rows import EndedBy, Status, is_finished
+from platform_defs.work.rows import OPEN_STATUSES, EndedBy, Status, is_finished
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class DeadExecution:
     ended_by: EndedBy
     # the process that executed it, as host:pid:started
     process: str | None = None
+    run_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,52 @@ def _ended_by(noted: str | None, status: str, cancel_requested_at: datetime | No
     if status != Status.CANCELED:
         return EndedBy.DEATH
     return EndedBy.RESTART if cancel_requested_at is None else EndedBy.OPERATOR
+
+
+def find_running_task(engine: Engine, task_id: int, reason: str) -> DeadExecution:
+    """A RUNNING task that somebody releases, whether or not it is dead. Raises ArrivalsError if it is not RUNNING."""
+    log = metrics_task_log.c
+    query = select(log.model_id, log.op_time, log.status, log.process, log.run_id).where(log.id == task_id)
+    found = read(engine, lambda connection: connection.execute(query).one_or_none())
+    if found is None:
+        raise ArrivalsError(f"there is no task {task_id}")
+    if found.status != TaskStatus.RUNNING:
+        raise ArrivalsError(f"task {task_id} is {found.status}: there is nothing to release")
+    batch = (found.model_id, found.op_time)
+    return DeadExecution(task_id, batch, reason, EndedBy.RELEASE, found.process, found.run_id)
+
+
+def row_of_task(connection: Connection, task_id: int) -> int | None:
+    """The open row of work of a task, whether it was queued with the task or written when its run was launched."""
+    log = metrics_task_log.c
+    query = (
+        select(work.c.id)
+        .join_from(metrics_task_log, work, or_(work.c.id == log.work_id, work.c.run_id == log.run_id))
+        .where(log.id == task_id, work.c.status.in_(sorted(OPEN_STATUSES)))
+    )
+    return connection.execute(query).scalars().first()
+
+
+def count_given_up(connection: Connection, since: datetime) -> dict[str, int]:
+    """For each model, how many batches whose newest task began since then were given up."""
+    log = metrics_task_log
+    newer = log.alias("newer")
+    is_newest = ~(
+        select(newer.c.id)
+        .where(newer.c.model_id == log.c.model_id, newer.c.op_time == log.c.op_time, newer.c.id > log.c.id)
+        .exists()
+    )
+    query = (
+        select(log.c.model_id, func.count())
+        .where(
+            log.c.status == TaskStatus.FAILED,
+            log.c.start_time >= since,
+            log.c.failure_code == FailureCode.GIVEN_UP,
+            is_newest,
+        )
+        .group_by(log.c.model_id)
+    )
+    return {str(model_id): count for model_id, count in connection.execute(query)}
 
 
 def executions_without_work(connection: Connection) -> Mapping[str, DeadExecution]:

@@ -24,6 +24,7 @@ work = Table(
     Column("resource", Str(64)),
     Column("lease_owner", Str(255)),
     Column("leased_until", Instant),
+    Column("claimed_at", Instant),
     Column("heartbeat_at", Instant),
     Column("pid", Integer),
     # when the process started: identifies it together with the pid, which the kernel reuses

@@ -17,6 +17,7 @@ NEW_COLUMNS: dict[str, list[sa.Column[Any]]] = {
         sa.Column("not_before", Instant(), nullable=True),
         sa.Column("resource", Str(64), nullable=True),
         sa.Column("ended_by", Str(16), nullable=True),
+        sa.Column("claimed_at", Instant(), nullable=True),
     ],
     "metrics_task_log": [
         sa.Column("inputs", Json(), nullable=True),
