@@ -3,16 +3,24 @@
 from dataclasses import asdict
 
 from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckResult,
     AssetExecutionContext,
+    AssetKey,
     AssetSelection,
+    AssetSpec,
     Definitions,
     MaterializeResult,
     StaticPartitionsDefinition,
     asset,
+    asset_check,
     define_asset_job,
 )
+from sqlalchemy import Engine
 
 from platform_defs.selfcheck import check_database, check_graph
+from platform_defs.settings import Settings
+from platform_defs.stuck import OK, describe, find_stuck
 from resources.database import DatabaseResource
 from resources.graph import GraphResource
 
@@ -51,5 +59,25 @@ selfcheck = define_asset_job(
 )
 
 
+WORK = AssetSpec(
+    AssetKey(["selfcheck", "work"]),
+    group_name=GROUP,
+    description="Rows of work, sensors and executions of models: whether they move on.",
+)
+NOTHING_STUCK = "nothing_stuck"
+
+
+def stuck_outcome(engine: Engine) -> AssetCheckEvaluation:
+    """The outcome of the check, also for the sensor that reports it whenever it changes."""
+    found = describe(find_stuck(engine, Settings.load()))
+    return AssetCheckEvaluation(WORK.key, NOTHING_STUCK, passed=found == OK, description=found)
+
+
+@asset_check(asset=WORK.key, name=NOTHING_STUCK, description="Rows of work, sensors and executions all move on.")
+def nothing_stuck(database: DatabaseResource) -> AssetCheckResult:
+    outcome = stuck_outcome(database.engine)
+    return AssetCheckResult(passed=outcome.passed, description=outcome.description)
+
+
 def definitions() -> Definitions:
-    return Definitions(assets=[database, graph, side_by_side], jobs=[selfcheck])
+    return Definitions(assets=[database, graph, side_by_side, WORK], asset_checks=[nothing_stuck], jobs=[selfcheck])

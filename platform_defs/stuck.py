@@ -15,6 +15,7 @@ from platform_defs.work.rows import INGEST_RUN
 from platform_defs.work.stuck import Stuck, StuckRules, find_stuck_work
 
 SHOWN = 3
+OK = "ok"
 
 
 def find_stuck(engine: Engine, settings: Settings, *, attempts: int = ATTEMPTS) -> list[Stuck]:
@@ -33,9 +34,9 @@ def find_stuck(engine: Engine, settings: Settings, *, attempts: int = ATTEMPTS) 
 
 
 def describe(stuck: Sequence[Stuck]) -> str:
-    """One line; "ok" if nothing is stuck."""
+    """One line; OK if nothing is stuck."""
     if not stuck:
-        return "ok"
+        return OK
     others = f" (and {len(stuck) - SHOWN} more)" if len(stuck) > SHOWN else ""
     shown = "; ".join(f"{one.problem} (since {one.since:%F %T} UTC)" for one in stuck[:SHOWN])
     return f"{len(stuck)} stuck: {shown}{others}"

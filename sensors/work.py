@@ -1,10 +1,13 @@
 """The sensor for times without a runner: rows of work become ordinary Dagster runs, new definitions are loaded."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckKey,
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
@@ -25,7 +28,7 @@ from assets.arrivals.model_assets import ROWS
 from assets.chains.jobs import chain_run
 from assets.ingest.jobs import ingest_drain
 from assets.lineage import lineage_apply
-from assets.selfcheck import selfcheck
+from assets.selfcheck import NOTHING_STUCK, WORK, selfcheck, stuck_outcome
 from assets.webhooks import webhook_send
 from platform_defs.runner.closing import WORK_STATUS, close_run_and_row
 from platform_defs.runner.code_server import CodeServer, request_reload
@@ -51,6 +54,7 @@ WITHOUT_RUNNER = timedelta(minutes=2)
 # After a longer pause between two ticks nobody knows whether a runner was alive in the meantime.
 LONGEST_PAUSE = timedelta(minutes=1)
 ROWS_PER_TICK = 50
+_log = logging.getLogger(__name__)
 
 
 @sensor(
@@ -69,6 +73,7 @@ def work_recovery(context: SensorEvaluationContext) -> Iterator[RunRequest | Ski
             requests += isinstance(request, RunRequest)
             yield request
         note_tick(engine, work_recovery.name, failures[0] if failures else None)
+        _show_stuck(context.instance, engine)
         # Dagster would drop the requests of a failed tick, although their rows are claimed: then only the log tells.
         if failures and not requests:
             raise TickFailed(failures[0])
@@ -91,6 +96,18 @@ def _tick(context: SensorEvaluationContext, engine: Engine, failures: list[str])
             yield _run_request(row)
         except WorkError as error:  # A row that cannot be executed must not hold up the others.
             rows.finish(engine, row.id, Status.FAILED, error=str(error))
+
+
+def _show_stuck(instance: DagsterInstance, engine: Engine) -> None:
+    """Evaluates the check anew if Dagster shows another outcome."""
+    key = AssetCheckKey(WORK.key, NOTHING_STUCK)
+    shown = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
+    outcome = stuck_outcome(engine)
+    before = None if shown is None else shown.evaluation
+    if not isinstance(before, AssetCheckEvaluation) or before.description != outcome.description:
+        instance.report_runless_asset_event(outcome)
+        if not outcome.passed:
+            _log.error("%s", outcome.description)
 
 
 def reload_if_behind(context: SensorEvaluationContext, server: CodeServer, present: str) -> None:

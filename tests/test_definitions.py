@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 import platform_defs.definitions
 from platform_defs.runner.kinds_of_work import KINDS_OF_WORK, job_launch
 
-ASSETS = ["lineage_graph", "selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side"]
+ASSETS = ["lineage_graph", "selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side", "selfcheck/work"]
 JOBS = [
     "arrival_report",
     "arrivals_retention",

@@ -1,23 +1,30 @@
 """The recovery sensor: rows that no runner takes become run requests, and are closed when those runs end."""
 
+import signal
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
+from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
 from platform_defs import dagster_instance
+from platform_defs.runner.launcher import CODE_SERVER_TAG
+from platform_defs.runner.release import release_row, whoami
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.work import work as table
 from platform_defs.upgrade import upgrade_stores
-from platform_defs.work import rows, runners
+from platform_defs.work import leases, rows, runners
+from platform_defs.work.errors import TickFailed, WorkError
 from platform_defs.work.jobs import WORK_TAG
 from platform_defs.work.processes import ProcessId
-from platform_defs.work.rows import Status
+from platform_defs.work.rows import EndedBy, Status
 from sensors.work import work_recovery
 
 
@@ -152,3 +159,125 @@ def test_a_runner_that_is_alive_again_makes_the_sensor_forget_that_none_was(
 ) -> None:
     live_runner(engine)
     assert ticked(instance, "2026-01-01T00:00:00+00:00 2026-01-01T00:00:00+00:00")[1] == ""
+
+
+def cold_run(engine: Engine, instance: DagsterInstance, server: ProcessId, status: DagsterRunStatus) -> rows.Work:
+    """A row whose run a code server executes, because no runner was alive."""
+    row = waiting_row(engine)
+    tick(instance)
+    tags = {WORK_TAG: str(row.id), GRPC_INFO_TAG: "{}", CODE_SERVER_TAG: server.full_name}
+    create_run_for_test(instance, job_name="selfcheck", status=status, tags=tags)
+    return row
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
+def test_a_cold_run_is_closed_with_its_row_when_its_code_server_dies(
+    engine: Engine, instance: DagsterInstance, status: DagsterRunStatus
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as server:
+        process = ProcessId.of(server.pid)
+        assert process is not None
+        row = cold_run(engine, instance, process, status)
+        tick(instance)
+        assert rows.get(engine, row.id).status is Status.RUNNING
+        server.kill()
+    tick(instance)
+    tick(instance)
+    [run] = instance.get_runs()
+    assert run.status is DagsterRunStatus.FAILURE
+    closed = rows.get(engine, row.id)
+    assert (closed.status, closed.ended_by) == (Status.FAILED, EndedBy.HOST)
+    assert any(f"code server {process.pid}" in entry.message for entry in instance.all_logs(run.run_id))
+
+
+def test_a_row_that_two_runs_were_made_for_is_closed_when_both_have_ended(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    row = waiting_row(engine)
+    tick(instance)
+    tags = {WORK_TAG: str(row.id)}
+    create_run_for_test(instance, job_name="selfcheck", status=DagsterRunStatus.FAILURE, tags=tags)
+    at_work = create_run_for_test(instance, job_name="selfcheck", status=DagsterRunStatus.STARTED, tags=tags)
+    tick(instance)
+    assert rows.get(engine, row.id).status is Status.RUNNING
+    instance.report_run_failed(at_work)
+    tick(instance)
+    assert rows.get(engine, row.id).status is Status.FAILED
+
+
+def test_a_run_that_dagster_created_and_never_launched_is_failed_and_its_row_waits_again(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    row = waiting_row(engine)
+    tick(instance)
+    run = create_run_for_test(instance, job_name="selfcheck", tags={WORK_TAG: str(row.id)})
+    tick(instance)
+    assert rows.get(engine, row.id).status is Status.RUNNING
+    with engine.begin() as connection:
+        connection.execute(update(table).values(heartbeat_at=datetime.now(UTC) - timedelta(hours=1)))
+    [again] = tick(instance)
+    assert isinstance(again, RunRequest)
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    assert found.status is DagsterRunStatus.FAILURE
+
+
+def test_one_row_that_cannot_be_closed_stops_no_other_and_fails_the_tick(
+    engine: Engine, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, sound = waiting_row(engine), waiting_row(engine)
+    tick(instance)
+    for row in (broken, sound):
+        tags = {WORK_TAG: str(row.id)}
+        create_run_for_test(instance, job_name="selfcheck", status=DagsterRunStatus.SUCCESS, tags=tags)
+    finish = rows.finish
+
+    def fail_for_one(engine: Engine, work_id: int, *arguments: Any, **options: Any) -> bool:
+        if work_id == broken.id:
+            raise RuntimeError("poison")
+        return finish(engine, work_id, *arguments, **options)
+
+    monkeypatch.setattr(rows, "finish", fail_for_one)
+    with pytest.raises(TickFailed, match="poison"):
+        tick(instance)
+    assert rows.get(engine, sound.id).status is Status.SUCCEEDED
+    monkeypatch.setattr(rows, "finish", finish)
+    tick(instance)
+    assert rows.get(engine, broken.id).status is Status.SUCCEEDED
+
+
+def test_rows_that_were_stuck_because_their_run_has_a_row_of_its_own_are_mended(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    row = waiting_row(engine)
+    tick(instance)
+    tags = {WORK_TAG: str(row.id)}
+    run = create_run_for_test(instance, job_name="selfcheck", status=DagsterRunStatus.FAILURE, tags=tags)
+    second = rows.enqueue(engine, rows.DAGSTER_RUN, {}, run_id=run.run_id)
+    rows.finish(engine, second.id, Status.FAILED)
+    tick(instance)
+    assert rows.get(engine, row.id).status is Status.FAILED
+
+
+def test_a_release_closes_run_and_row_ends_the_process_and_says_who_did_it(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    run = create_run_for_test(instance, status=DagsterRunStatus.STARTED)
+    row = rows.enqueue(engine, rows.DAGSTER_RUN, {}, run_id=run.run_id)
+    owner = ProcessId.current().full_name
+    leases.claim(engine, owner, 1)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+        process = ProcessId.of(child.pid)
+        assert process is not None
+        leases.mark_started(engine, owner, row.id, process)
+        release_row(instance, engine, row.id)
+        assert child.wait(10) == -signal.SIGKILL
+    closed = rows.get(engine, row.id)
+    assert (closed.status, closed.ended_by, closed.error) == (
+        Status.CANCELED,
+        EndedBy.RELEASE,
+        f"released by {whoami()}",
+    )
+    assert [found.status for found in instance.get_runs()] == [DagsterRunStatus.CANCELED]
+    with pytest.raises(WorkError, match="nothing to release"):
+        release_row(instance, engine, row.id)
