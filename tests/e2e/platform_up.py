@@ -22,7 +22,7 @@ from tests.waiting import until
 ROOT = Path(__file__).resolve().parents[2]
 LOCATION = "platform"
 SELECTOR = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
-START_S = 120
+START_S = 240
 
 
 def free_ports(count: int) -> list[int]:
@@ -149,7 +149,7 @@ class PlatformUp:
 
     def end(self) -> None:
         if self.process.poll() is None:
-            self.stop()
+            self.stop(seconds=60)
         else:
             self._close()
 

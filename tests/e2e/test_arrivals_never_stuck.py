@@ -15,7 +15,7 @@ from tests.e2e.arrivals_site import OP, Site
 from tests.e2e.flaky_source import NAME as FLAKY
 from tests.waiting import until
 
-AWAY_S = 60
+AWAY_S = 120
 NEXT = "20251220"
 
 
