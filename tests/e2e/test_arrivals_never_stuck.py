@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select, text
@@ -17,6 +18,8 @@ from tests.waiting import until
 
 AWAY_S = 120
 NEXT = "20251220"
+# processor time that no run needs before its query
+BUSY_S = 4.0
 
 
 def _pid_of_run(site: Site, run_id: str) -> int:
@@ -29,9 +32,20 @@ def _pid_of_run(site: Site, run_id: str) -> int:
     return int(until("the run to have a process", look) or 0)
 
 
-def _until_begun(site: Site, model: str) -> Any:
-    """The newest task, once its run has read which tables have arrived."""
-    return until("the run to have read its tables", lambda: (log := site.log(model)) and log[-1].versions and log[-1])
+def _until_querying(site: Site, model: str) -> Any:
+    """The newest task, once its query is being executed."""
+    task = until("the run to begin", lambda: (log := site.log(model)) and log[-1].versions and log[-1], AWAY_S)
+    if site.engine.dialect.name == "mysql":
+        until("the query to run", lambda: _queries_of(site, task), AWAY_S)
+    else:
+        pid = _pid_of_run(site, task.run_id)
+        until("the query to use the processor", lambda: _processor_seconds(pid) > BUSY_S, AWAY_S)
+    return task
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _until_success(site: Site, model: str, op_time: str = OP) -> list[Any]:
@@ -67,9 +81,9 @@ def test_a_batch_handed_over_while_the_runner_hung_is_executed_and_recovers_from
         )
     finally:
         os.kill(runner, signal.SIGCONT)
-    until("the run to have read its tables", lambda: site.log("slow")[0].versions, AWAY_S)
+    pid = _pid_of_run(site, _until_querying(site, "slow").run_id)
     site.pace(0)
-    os.kill(_pid_of_run(site, site.log("slow")[0].run_id), signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     log = _until_success(site, "slow")
     assert [task.status for task in log] == ["FAILED", "SUCCESS"]
     # the run that Dagster made belongs to the row for which it was made: there is no second one
@@ -81,9 +95,7 @@ def test_terminate_ends_the_query_at_the_source_and_drops_no_arrival_that_came_m
     site.load({"id": "slow", "tables": ["A"], "expression": site.paced})
     site.pace(600)
     site.post("A", wait=0)
-    task = _until_begun(site, "slow")
-    if site.engine.dialect.name == "mysql":
-        until("the query to run", lambda: _queries_of(site, task))
+    task = _until_querying(site, "slow")
     assert site.post("A")["triggeredModels"][0]["status"] == "SKIPPED"
     site.pace(0)
     assert site.platform.terminate(task.run_id) == "TerminateRunSuccess"
@@ -101,9 +113,7 @@ def test_the_query_of_a_run_whose_process_was_killed_ends_at_the_source(site: Si
     site.load({"id": "slow", "tables": ["A"], "expression": site.paced})
     site.pace(600)
     site.post("A", wait=0)
-    task = _until_begun(site, "slow")
-    if site.engine.dialect.name == "mysql":
-        until("the query to run", lambda: _queries_of(site, task))
+    task = _until_querying(site, "slow")
     pid = _pid_of_run(site, task.run_id)
     # unpublished, so that no next execution ends the query of the one before
     site.unpublish("slow")
@@ -117,7 +127,7 @@ def test_deaths_of_the_runner_with_its_run_are_no_attempts_of_the_model(site: Si
     site.load({"id": "slow", "tables": ["A"], "expression": site.paced})
     site.pace(600)
     site.post("A", wait=0)
-    task = _until_begun(site, "slow")
+    task = _until_querying(site, "slow")
     pid, runner = _pid_of_run(site, task.run_id), site.platform.up["pids"]["runner"]
     os.kill(runner, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)

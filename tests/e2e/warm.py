@@ -55,15 +55,15 @@ class Warm(PlatformUp):
         return "\n".join(event.get("message", "") for event in self.run(run_id)["eventConnection"]["events"])
 
     def terminate(self, run_id: str, policy: str = "SAFE_TERMINATE") -> str:
-        """As the UI does; returns the type of the answer."""
-        answer: str = self.graphql(
+        """As the UI does; returns the type of the answer, and why it was refused."""
+        answer: dict[str, str] = self.graphql(
             """mutation ($id: String!, $policy: TerminateRunPolicy!) {
                  terminateRun(runId: $id, terminatePolicy: $policy) {
                    __typename ... on TerminateRunFailure { message } } }""",
             id=run_id,
             policy=policy,
-        )["terminateRun"]["__typename"]
-        return answer
+        )["terminateRun"]
+        return " ".join(answer.values())
 
     def reload(self) -> str:
         answer: str = self.graphql(
