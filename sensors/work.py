@@ -43,12 +43,13 @@ from platform_defs.work.errors import TickFailed, WorkError
 from platform_defs.work.jobs import WORK_TAG
 from platform_defs.work.rows import LAUNCHED_RUNS, EndedBy, Status, Work
 from platform_defs.work.sensor_ticks import note_tick
+from platform_defs.work.stuck import HANDOVER
 from resources.database import DatabaseResource
 
 # A living runner looks every second: a row that is still queued after this time has no runner.
 PATIENCE = timedelta(seconds=5)
-# How long Dagster may take to create the run of a request; then the request was lost, and the row is queued again.
-HANDOVER = timedelta(minutes=2)
+# The same if a runner is alive again, which could start the run at once.
+HANDOVER_WITH_RUNNER = timedelta(seconds=20)
 # A supervisor starts a runner again within seconds; without one for this long, waiting runs are failed.
 WITHOUT_RUNNER = timedelta(minutes=2)
 # After a longer pause between two ticks nobody knows whether a runner was alive in the meantime.
@@ -170,14 +171,19 @@ def _close_ended_rows(context: SensorEvaluationContext, engine: Engine) -> list[
         if run.parent_run_id is None:  # A re-execution has the tag of its parent, but is a launch of its own.
             runs[run.tags[WORK_TAG]].append(run)
 
+    patience = HANDOVER_WITH_RUNNER if runners.living_runners(engine) else HANDOVER
+
     def close(row: Work) -> None:
-        _close_if_ended(context.instance, engine, row, runs[str(row.id)])
+        _close_if_ended(context.instance, engine, row, runs[str(row.id)], patience)
 
     return for_each(handed_over, close, lambda row: f"work {row.id}, which has a run of Dagster, cannot be closed")
 
 
-def _close_if_ended(instance: DagsterInstance, engine: Engine, row: Work, runs: Sequence[DagsterRun]) -> None:
-    is_late = row.heartbeat_at is not None and datetime.now(UTC) - row.heartbeat_at > HANDOVER
+def _close_if_ended(
+    instance: DagsterInstance, engine: Engine, row: Work, runs: Sequence[DagsterRun], patience: timedelta
+) -> None:
+    """`patience` is how long Dagster may take to create and launch a run."""
+    is_late = row.heartbeat_at is not None and datetime.now(UTC) - row.heartbeat_at > patience
     if is_late and all(run.status is DagsterRunStatus.NOT_STARTED for run in runs):
         for run in runs:
             instance.report_run_failed(run, message="Not started: Dagster created this run and never launched it.")

@@ -1,6 +1,5 @@
 """The run launcher of the platform's Dagster instance: hands every run to the runner as a row of work."""
 
-import json
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -8,6 +7,7 @@ from typing import Any
 
 from dagster import DagsterInstance, DagsterRun, DefaultRunLauncher
 from dagster._core.launcher.base import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from sqlalchemy import Engine
@@ -81,8 +81,8 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             self._instance.report_engine_event(
                 "No runner is alive: this run starts cold, in a process of the code server.", run, cls=type(self)
             )
+            self._note_code_server(run)
             self._cold.launch_run(context)
-            self._note_code_server(run.run_id)
             return
         if _is_of_handed_over_row(run) and leases.take_back_from_dagster(
             self._engine, int(run.tags[WORK_TAG]), run.run_id
@@ -102,13 +102,14 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         )
         wake(home)
 
-    def _note_code_server(self, run_id: str) -> None:
-        """Notes which process executes a cold run, so that its death is noticed; only a process of this machine."""
-        run = self._instance.get_run_by_id(run_id)
-        port = None if run is None else json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("port")
+    def _note_code_server(self, run: DagsterRun) -> None:
+        """Notes which process will execute a cold run, so that its death is noticed; only a process of this machine."""
+        origin = run.remote_job_origin
+        location = None if origin is None else origin.repository_origin.code_location_origin
+        port = location.port if isinstance(location, GrpcServerCodeLocationOrigin) else None
         server = None if port is None else listener(port)
         if server is not None:
-            self._instance.add_run_tags(run_id, {CODE_SERVER_TAG: server.full_name})
+            self._instance.add_run_tags(run.run_id, {CODE_SERVER_TAG: server.full_name})
 
     def terminate(self, run_id: str) -> bool:
         run = self._instance.get_run_by_id(run_id)

@@ -16,7 +16,7 @@ from platform_defs.store.tables.work import work
 from platform_defs.work import leases, runners, sensor_ticks
 from platform_defs.work.rows import OPEN_STATUSES, Status, is_due
 
-# The sensor gives a row whose run Dagster never launched back to the queue after this time.
+# How long Dagster may take to launch the run of a request; then the request was lost, and the row is queued again.
 HANDOVER = timedelta(minutes=2)
 # A queue may hold thousands of rows of a backfill.
 LOOKED_AT = 1000
