@@ -151,6 +151,7 @@ def test_a_source_that_is_down_is_tried_again_by_itself_and_at_once_with_the_nex
     try:
         # whoever waits follows the tries, and is told that the model runs
         assert site.post("A", wait=8)["triggeredModels"][0]["status"] == "RUNNING"
+        until("the first try to fail", lambda: len(site.log("remote")) == 2, AWAY_S)
         assert [(task.status, task.failure_code) for task in site.log("remote")] == [
             ("FAILED", "SOURCE"),
             ("RUNNING", None),
@@ -160,11 +161,11 @@ def test_a_source_that_is_down_is_tried_again_by_itself_and_at_once_with_the_nex
         assert work_of(site.engine, site.log("remote", NEXT)[-1]).not_before is not None
     finally:
         flaky.bring_back()
-    assert site.post("A")["triggeredModels"][0]["status"] == "SUCCESS"
-    assert [(task.status, task.trigger_code) for task in site.log("remote")] == [
-        ("FAILED", "ARRIVAL"),
-        ("SUCCESS", "RETRY"),
-    ]
+    answer = site.post("A", wait=60)["triggeredModels"][0]
+    log = _until_success(site, "remote")
+    # unless the second try had just begun on this machine, the arrival has started it and is answered by it
+    assert answer["status"] in ("SUCCESS", "SKIPPED")
+    assert [(task.status, task.trigger_code) for task in log][:2] == [("FAILED", "ARRIVAL"), (log[1].status, "RETRY")]
     other = _until_success(site, "remote", NEXT)
     assert [(task.trigger_code, task.try_number) for task in other] == [("ARRIVAL", 1), ("RETRY", 2)]
 
