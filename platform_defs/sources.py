@@ -123,8 +123,8 @@ class Sources:
                 yield transaction
         except (sqlite3.Error, mysql.connector.Error, DBAPIError) as error:
             deadline.check()
-            if deadline.interrupted_by is not None:
-                raise deadline.interrupted_by from None
+            if _is_interrupt(error):
+                raise KeyboardInterrupt from None
             raise SourceError(error_text(error, url), is_transient=_is_transient(error)) from None
 
     def ask(self, name: str) -> None:
@@ -181,20 +181,10 @@ class Sources:
 class _Deadline:
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        # what a signal handler raised while SQLite, which hides it, called us
-        self.interrupted_by: BaseException | None = None
         self._end = time.monotonic() + timeout_s
 
     def passed(self) -> bool:
         return time.monotonic() >= self._end
-
-    def ends_query(self) -> bool:
-        """SQLite asks this now and then during a query, and ends it if the answer is yes."""
-        try:
-            return self.passed()
-        except BaseException as error:
-            self.interrupted_by = error
-            return True
 
     def check(self) -> None:
         if self.passed():
@@ -207,7 +197,7 @@ def _open_sqlite(url: URL, deadline: _Deadline, reach: Reach | None, mark: str |
     address = f"file:{quote(url.database or '')}?mode=ro"
     busy_timeout = min(BUSY_TIMEOUT_S, deadline.timeout_s / 2)
     with closing(sqlite3.connect(address, uri=True, timeout=busy_timeout, isolation_level=None)) as connection:
-        connection.set_progress_handler(deadline.ends_query, _SQLITE_STEPS)
+        connection.set_progress_handler(deadline.passed, _SQLITE_STEPS)
         connection.execute("PRAGMA query_only = ON")
         connection.execute("BEGIN")
         connection.set_authorizer(authorize_sqlite(reach))
@@ -273,6 +263,11 @@ def kill_query(engine: Engine, connection_id: int) -> None:
     # a KILL that fails must not hide the error because of which the query is ended
     with suppress(DBAPIError), engine.connect() as other:
         other.exec_driver_sql(f"KILL QUERY {int(connection_id)}")
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Whether a signal handler raised an error while SQLite looked at the clock: SQLite hides that error."""
+    return isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted"
 
 
 def _is_transient(error: Exception) -> bool:

@@ -1,6 +1,8 @@
 """Computing a model on a real source: counts and values, failures and their messages, and the memory it takes."""
 
 import os
+import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -358,3 +360,25 @@ def test_memory_does_not_grow_with_the_result(numbers: Engine) -> None:
     assert (rows, values) == (67**3, 67**2)
     assert mebibytes < 20, "the texts alone are 60 MiB"
     assert len(stored_values(numbers)) == 67**2
+
+
+def test_a_query_on_sqlite_that_a_signal_interrupts_ends_as_interrupted_and_not_as_failed(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "source.db").close()
+    sources = Sources(open_engine(f"sqlite:///{tmp_path}/platform.db"), {"S": f"sqlite:///{tmp_path}/source.db"})
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT MAX(i) FROM n"
+
+    class Terminated(BaseException):
+        pass
+
+    def terminate(number: int, frame: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGALRM, terminate)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt), sources.read_transaction("S", 60) as transaction:
+            list(transaction.rows(Query(endless, {}))[1])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        sources.platform.dispose()
