@@ -25,6 +25,7 @@ from platform_defs.store.tables.arrivals import metrics_model, metrics_task_log
 from platform_defs.store.tables.work import work
 from platform_defs.work import rows
 from platform_defs.work.jobs import TRIGGER_TAG
+from platform_defs.work.rows import EndedBy
 from sensors.arrivals import arrivals
 from tests.arrivals.conftest import Home
 from tests.arrivals.world import add_model, logged_tasks, work_of, write_arrival
@@ -65,7 +66,7 @@ def test_a_run_that_was_given_up_before_it_was_recorded_is_a_failed_run_of_a_fai
     [task] = logged_tasks(home.engine, "M", OP)
     row = rows.get(home.engine, task.work_id)
     assert home.instance.get_run_by_id(row.run_id) is None
-    assert close_run_and_row(home.instance, home.engine, row, "process 7 was killed by SIGKILL")
+    assert close_run_and_row(home.instance, home.engine, row, "process 7 was killed by SIGKILL", by=EndedBy.DEATH)
     run = home.instance.get_run_by_id(row.run_id)
     assert run is not None
     assert (run.status, run.job_name) == (DagsterRunStatus.FAILURE, "model_run")
@@ -77,7 +78,7 @@ def test_a_run_that_was_given_up_before_it_was_recorded_is_a_failed_run_of_a_fai
 
 def test_a_row_of_a_kind_that_this_version_lacks_is_closed_without_a_run(home: Home) -> None:
     row = rows.enqueue(home.engine, "kind of another version", {})
-    assert close_run_and_row(home.instance, home.engine, row, "unknown kind")
+    assert close_run_and_row(home.instance, home.engine, row, "unknown kind", by=EndedBy.DEATH)
     assert home.instance.get_run_by_id(row.run_id) is None
 
 

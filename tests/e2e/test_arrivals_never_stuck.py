@@ -175,7 +175,7 @@ def test_an_arrival_is_answered_while_a_backfill_has_all_slots_that_it_may_have(
     launched = [site.platform.hold(600) for _ in range(9)]
     try:
         for run_id in launched[:6]:
-            site.platform.until_status(run_id, "STARTED")
+            site.platform.until_status(run_id, "STARTED", seconds=AWAY_S)
         assert site.post("A")["triggeredModels"][0]["status"] == "SUCCESS"
         statuses = [site.platform.row(run_id).status for run_id in launched]
         assert statuses == [Status.RUNNING] * 6 + [Status.QUEUED] * 3
