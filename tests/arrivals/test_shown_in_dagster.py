@@ -55,7 +55,7 @@ def execute(home: Home, op_time: str = OP) -> bool:
     tags = launch.run_tags(task.work_id)
     # in this process: the definitions that the platform loads have such an executor, a job by itself has not
     config = {**launch.run_config, "execution": {"config": {"in_process": {}}}}
-    run = home.instance.create_run_for_job(model_run, run_config=config, tags=tags)
+    run = home.instance.create_run_for_job(model_run, run_id=task.run_id, run_config=config, tags=tags)
     record_plan(home.instance, home.engine, run)
     return execute_run(InMemoryJob(model_run), run, home.instance).success
 
