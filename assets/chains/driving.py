@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 from sqlalchemy import Engine
 
-from assets.chains.printed_lines import printed_lines
 from platform_defs.chain_nodes.catalogue import all_node_types
 from platform_defs.chains.nodes.execution import perform
-from platform_defs.chains.nodes.port import AttemptRequest, Outcome
 from platform_defs.chains.runs.driver import PARALLEL, RunDriver
 from platform_defs.chains.runs.drives import Drive
 from platform_defs.settings import Settings
@@ -30,17 +29,12 @@ def opened_driver(
     engine: Engine, drive: Drive, *, interrupted: Callable[[], bool], may_park: bool
 ) -> Iterator[RunDriver]:
     settings = Settings.load()
-    with closing(all_node_types(engine, settings)) as types, printed_lines() as printed:
-
-        def perform_attempt(request: AttemptRequest) -> Outcome:
-            with printed.to(request.log):
-                return perform(engine, types, request)
-
+    with closing(all_node_types(engine, settings)) as types:
         yield RunDriver(
             engine,
             drive.run_id,
             drive.drive_no,
-            perform_attempt,
+            partial(perform, engine, types),
             interrupted=interrupted,
             may_park=may_park,
             wake=lambda: wake(settings.home),
