@@ -26,6 +26,12 @@ class ChainsSite:
             base_url=platform.up["api"], headers={"Authorization": f"Bearer {self.key}"}, timeout=60
         )
 
+    def __enter__(self) -> "ChainsSite":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.client.close()
+
     def call(self, method: str, path: str, body: Any = None, expected: int = 200) -> Any:
         answer = self.client.request(method, f"/api/v1{path}", json=body)
         assert answer.status_code == expected, answer.text
@@ -89,6 +95,7 @@ def chains_platform(home: Path, environment: Mapping[str, str] | None = None) ->
     up = PlatformUp(home, {"PLATFORM_CHAIN_SHELL": "true", **(environment or {})})
     try:
         up.until_ready()
-        yield ChainsSite(up)
+        with ChainsSite(up) as site:
+            yield site
     finally:
         up.end()

@@ -24,8 +24,8 @@ def server_environment(url: URL) -> dict[str, str]:
 
 # webhook receivers of the tests listen on loopback, which is refused unless an operator allows it
 WEBHOOKS = {"PLATFORM_WEBHOOK_ALLOW": "127.0.0.0/8"}
-# and so are the servers that http nodes of chains ask
-CHAINS = {"PLATFORM_HTTP_ALLOW": "127.0.0.0/8"}
+# and so are the servers that http nodes of chains ask; nodes that wait for a file are shell commands
+CHAINS = {"PLATFORM_HTTP_ALLOW": "127.0.0.0/8", "PLATFORM_CHAIN_SHELL": "true"}
 
 BACKENDS = (
     pytest.param("embedded"),
