@@ -58,7 +58,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         until("it to run a fourth time", lambda: begins(files, "long") == 4, CONTINUES_S)
         (files / "open").touch()
         site.until_run(run_id, "SUCCESS")
-        told.nodes = {name: node for name, node in site.nodes(run_id).items()}
+        told.nodes = site.nodes(run_id)
         told.begun = {name: begins(files, name) for name in told.nodes}
         told.statuses = {"survivor": site.run(run_id)["status"], "terminated": site.run(terminated)["status"]}
         told.drives = len(site.dagster_runs(run_id))
