@@ -13,7 +13,13 @@ from typing import Any
 from dagster import DagsterEvent, MetadataValue
 from dagster._core.events import DagsterEventType, EngineEventData
 from dagster._core.execution.context.system import IStepContext, PlanOrchestrationContext
-from dagster._core.execution.plan.objects import ErrorSource, StepFailureData, StepRetryData, StepSuccessData
+from dagster._core.execution.plan.objects import (
+    ErrorSource,
+    StepFailureData,
+    StepRetryData,
+    StepSuccessData,
+    TypeCheckData,
+)
 from dagster._core.execution.plan.outputs import StepOutputData, StepOutputHandle
 from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster_shared.error import SerializableErrorInfo
@@ -114,7 +120,10 @@ class StepEvents:
                 yield self._start(ended.node_id, 1)
             step.log.info(f"Completed by hand{_by(ended.by_hand)}.")
         output = StepOutputData(
-            step_output_handle=StepOutputHandle(step.step.key, "result"), metadata=self._output_metadata(ended)
+            step_output_handle=StepOutputHandle(step.step.key, "result"),
+            # The UI shows no log at all if an output has none.
+            type_check_data=TypeCheckData(True, "Nothing"),  # type: ignore[no-untyped-call]
+            metadata=self._output_metadata(ended),
         )
         message = f"Node {ended.node_id} succeeded in attempt {ended.attempt}."
         yield DagsterEvent.from_step(DagsterEventType.STEP_OUTPUT, step, output, message)

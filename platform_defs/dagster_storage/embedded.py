@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dagster import StringSource
+from dagster._core.event_api import EventHandlerFn
 from dagster._core.storage.event_log import ConsolidatedSqliteEventLogStorage
+from dagster._core.storage.event_log.polling_event_watcher import SqlPollingEventWatcher
 from dagster._core.storage.runs import SqliteRunStorage
 from dagster._core.storage.schedules import SqliteScheduleStorage
 from dagster._core.storage.sqlite import create_db_conn_string
@@ -73,10 +75,30 @@ class EmbeddedScheduleStorage(_OneEngine, SqliteScheduleStorage):
 class EmbeddedEventLogStorage(_OneEngine, OrderedPartitions, KnownEventSchema, ConsolidatedSqliteEventLogStorage):
     """Events and assets of all runs in one file."""
 
+    _watcher: SqlPollingEventWatcher | None = None
+
     @contextmanager
     def _connect(self) -> Iterator[Connection]:
         with self.connect() as connection:
             yield connection
+
+    # Dagster waits for changes of the file, but a write-ahead log leaves that as it is: the UI would show no new event
+    # of a run that goes on. The storages on servers poll, and so does this one.
+
+    def watch(self, run_id: str, cursor: str | None, callback: EventHandlerFn) -> None:
+        if self._watcher is None:
+            self._watcher = SqlPollingEventWatcher(self)
+        self._watcher.watch_run(run_id, cursor, callback)
+
+    def end_watch(self, run_id: str, handler: EventHandlerFn) -> None:
+        if self._watcher is not None:
+            self._watcher.unwatch_run(run_id, handler)
+
+    def dispose(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+        super().dispose()
 
 
 class EmbeddedStorage(StorageOfParts):

@@ -102,29 +102,6 @@ def test_launching_the_job_is_a_start_and_terminating_it_a_stop(
     assert (first["runId"], second["rootRunId"]) == (launched, launched)
 
 
-@needs("time")
-@pytest.mark.parametrize("platform", ["embedded"], indirect=True)
-def test_a_chain_that_changes_all_the_time_holds_up_neither_starts_nor_launches(
-    site: ChainsSite, platform: PlatformUp, tmp_path: Path
-) -> None:
-    name = new_name("changing")
-    chain_id = site.chain(name, [print_node("v1"), waits_for_file("gate", tmp_path)])
-    first = site.start(chain_id)
-    until("the first run to begin", (tmp_path / "gate.begun").exists, 60)
-    launched = ""
-    for version in range(1, 13):
-        dag = {"nodes": [print_node(f"v{version + 1}")]}
-        site.call("PUT", f"/chains/{chain_id}", {"name": name, "dagJson": dag, "version": version})
-        run_id = site.start(chain_id)
-        site.until_run(run_id, "SUCCESS", seconds=30)
-        assert set(site.nodes(run_id)) == {f"v{version + 1}"}
-        launched = launched or platform.launch("selfcheck")
-    platform.until_status(launched, "SUCCESS")
-    (tmp_path / "open").touch()
-    site.until_run(first, "SUCCESS")
-    assert set(site.nodes(first)) == {"v1", "gate"}
-
-
 def test_a_stop_interrupts_a_command_and_a_retry_goes_on(site: ChainsSite, tmp_path: Path) -> None:
     run_id = site.start(site.chain(new_name("stopped"), [waits_for_file("a", tmp_path), print_node("b", "a")]))
     until("the node to run", (tmp_path / "a.begun").exists, 60)
