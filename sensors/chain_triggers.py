@@ -66,7 +66,7 @@ def table_sensor(chain: Chain, trigger: TableTrigger) -> SensorDefinition:
                 chain.chain_id,
                 trigger,
                 known,
-                lookback=timedelta(days=settings.arrivals_lookback_days),
+                lookback=_lookback(settings),
                 now=datetime.now(UTC),
             )
         if done.run_ids:
@@ -108,6 +108,12 @@ def definitions() -> Definitions:
 def _name(chain: Chain, kind: str, trigger: Trigger) -> str:
     """The same as long as the trigger is the same, wherever it stands among others: its cursor belongs to the name."""
     return f"{job_name(chain.chain_id, chain.name)}__{kind}_{sha256_hex(canonical_json(vars(trigger)))[:_DIGITS]}"
+
+
+def _lookback(settings: Settings) -> timedelta:
+    """A run tells that its arrival was seen: an arrival whose run may be deleted by now is not looked at any more."""
+    days = settings.arrivals_lookback_days
+    return timedelta(days=min(days, settings.chain_retention_days) if settings.chain_retention_days else days)
 
 
 def _summary(done: Triggered) -> str:

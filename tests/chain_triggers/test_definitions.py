@@ -16,6 +16,7 @@ from dagster import (
 )
 from sqlalchemy import Engine, select
 
+import resources
 from assets import chains as chain_assets
 from platform_defs.chains.definitions import create_chain, set_chain_enabled
 from platform_defs.chains.errors import ChainsError
@@ -49,7 +50,8 @@ def chain(engine: Engine, name: str, *triggers: dict[str, Any], **node: Any) -> 
 
 def load() -> Any:
     """As the code server does: a schedule whose job is missing would stop it from loading."""
-    return Definitions.merge(chain_assets.definitions(), chain_triggers.definitions()).get_repository_def()
+    parts = (chain_assets.definitions(), chain_triggers.definitions(), resources.definitions())
+    return Definitions.merge(*parts).get_repository_def()
 
 
 def runs(engine: Engine) -> list[str]:

@@ -1,5 +1,6 @@
 """The node types of the platform: built in, plug-ins, and those handed in from above the systems."""
 
+import logging
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
@@ -8,7 +9,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from platform_defs.chains.dag import Dag
-from platform_defs.chains.errors import ChainsError
 from platform_defs.chains.nodes.cfg import describe_errors, literal_fields_of
 from platform_defs.chains.nodes.chain_node import ChainExecutor
 from platform_defs.chains.nodes.environment import NodeEnvironment
@@ -23,6 +23,7 @@ from platform_defs.chains.nodes.sql_node import SqlExecutor
 
 # Packages that bring node types name them here: an entry point leads to a class without arguments, or to an instance.
 PLUG_INS = "platform_defs.node_executors"
+_log = logging.getLogger(__name__)
 
 
 def node_types(
@@ -43,20 +44,27 @@ def node_types(
     types: dict[str, NodeExecutor] = {executor.name: executor for executor in built_in} | dict(extra or {})
     for executor in _plug_ins():
         if executor.name in types:
-            raise ChainsError(f"a plug-in of {PLUG_INS} is named {executor.name!r}, as a built-in node type is")
-        types[executor.name] = executor
+            _log.error("a plug-in of %s is left out: %r is the name of a built-in node type", PLUG_INS, executor.name)
+        else:
+            types[executor.name] = executor
     return NodeTypes(types, environment.secret_names if environment else SecretNames())
 
 
 @cache
 def _plug_ins() -> tuple[NodeExecutor, ...]:
+    """One that cannot be loaded is left out and logged: it must not keep the platform from starting."""
     found = []
     for entry_point in entry_points(group=PLUG_INS):
-        loaded: Any = entry_point.load()
-        executor: NodeExecutor = loaded() if isinstance(loaded, type) else loaded
-        if not isinstance(executor.name, str) or not issubclass(executor.cfg_model, BaseModel):
-            raise ChainsError(f"the plug-in {entry_point.value} of {PLUG_INS} is no node type")
-        found.append(executor)
+        try:
+            loaded: Any = entry_point.load()
+            executor: NodeExecutor = loaded() if isinstance(loaded, type) else loaded
+            if not isinstance(executor.name, str) or not issubclass(executor.cfg_model, BaseModel):
+                raise TypeError("expected a name and a cfg_model")
+        except Exception as error:
+            where = f"{entry_point.name} = {entry_point.value}"
+            _log.error("the node type %s of %s is left out: %s: %s", where, PLUG_INS, type(error).__name__, error)
+        else:
+            found.append(executor)
     return tuple(found)
 
 

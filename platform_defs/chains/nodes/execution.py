@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
+from platform_defs.chains.nodes.attempt_log import AttemptLog
 from platform_defs.chains.nodes.catalogue import parse_cfg
 from platform_defs.chains.nodes.cfg import literal_fields_of
 from platform_defs.chains.nodes.checkpoints import read_checkpoint, require_current_attempt, save_checkpoint
@@ -80,7 +81,7 @@ def _execute(engine: Engine, types: NodeTypes, request: AttemptRequest, secrets:
         params=request.params,
         checkpoint=checkpoint,
         stop=request.stop,
-        log=lambda text: request.log(secrets.mask(text)),
+        log=AttemptLog(request.log, secrets.mask),
         save_checkpoint=lambda value: save_checkpoint(
             engine, request.run_id, node.id, request.attempt, request.drive_no, _bounded("checkpoint", value, secrets)
         ),

@@ -17,8 +17,8 @@ from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.port import NodeContext, NodeFailed, NodeResult, NodeStopped
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
-LOGGED_BYTES = 256 * 1024
-LONGEST_LINE = 4096
+# a command that writes no line break must not fill the memory
+_LONGEST_LINE = 64 * 1024
 # from SIGTERM to SIGKILL: a stop takes effect within two seconds
 GRACE_S = 1.0
 # The watcher ends the whole group when the process that executes the chain dies: then the pipe that was its standard
@@ -136,29 +136,18 @@ def _signal(group: int, number: int) -> None:
 
 
 class _Output:
-    """Writes the lines of both streams into the log, up to a bound; the rest is read and dropped."""
+    """Writes the lines of both streams into the log; reads to the end, so that the command never waits for a reader."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
-        self._lock = threading.Lock()
-        self._left = LOGGED_BYTES
         self.last_line = ""
 
     def read(self, stream: IO[bytes], is_standard: bool) -> None:
-        while line := stream.readline(LONGEST_LINE):
+        while line := stream.readline(_LONGEST_LINE):
             text = line.decode("utf-8", "replace").rstrip("\r\n")
-            with self._lock:
-                if is_standard and text.strip():
-                    self.last_line = text
-                self._log(text, len(line))
-
-    def _log(self, text: str, size: int) -> None:
-        if self._left <= 0:
-            return
-        self._left -= size
-        self._context.log(text)
-        if self._left <= 0:
-            self._context.log(f"(more than {LOGGED_BYTES} bytes of output: the rest is not logged)")
+            if is_standard and text.strip():
+                self.last_line = text
+            self._context.log(text)
 
 
 def _text(value: Any) -> str:

@@ -241,7 +241,7 @@ def test_a_stop_ends_a_connection_that_is_not_accepted(bench: Open, connections:
         thread.start()
         until("the connection attempt", lambda: connections)
         at_work.stop.set("its time is over")
-        thread.join(2)
+        thread.join(8)
         assert not thread.is_alive()
         assert [str(error) for error in ended] == ["its time is over"]
         for filler in waiting:

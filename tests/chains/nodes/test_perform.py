@@ -1,15 +1,23 @@
 """One attempt: expressions, checks before a node runs, bounds, checkpoints, and errors that a person reads."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import Field
 from sqlalchemy import Engine
 
 from platform_defs.chains.dag import Dag, Node
+from platform_defs.chains.nodes import catalogue
+from platform_defs.chains.nodes.attempt_log import LOGGED_CHARACTERS, LONGEST_LINE
 from platform_defs.chains.nodes.catalogue import cfg_problems, dag_problems, node_types
 from platform_defs.chains.nodes.cfg import NodeCfg
-from platform_defs.chains.nodes.port import NodeContext, NodeFailed, NodeResult, NodeStopped, Outcome
+from platform_defs.chains.nodes.port import NodeContext, NodeFailed, NodeResult, NodeStopped, Outcome, SecretNames
+from platform_defs.chains.nodes.print_node import PrintExecutor
+from platform_defs.chains.nodes.secrets import AttemptSecrets
 from platform_defs.errors import PlatformError
 from tests.chains.nodes.attempts import Bench, open_bench
 
@@ -221,3 +229,88 @@ def test_print_writes_lines_into_the_log(engine: Engine) -> None:
     bench.perform("print", {"message": "${nodes.a.artifact}"})
     bench.perform("print", {})
     assert bench.lines == ["hello world", "again", '{"rows":3}']
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["hunter2", "a hunter2 b", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["k", "hunter2"]), inner, max_size=2),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_no_structure_keeps_a_secret_and_what_has_none_stays_as_it_is(value: Any) -> None:
+    secrets = AttemptSecrets(SecretNames(), {"CHAIN_X": "hunter2"})
+    assert secrets.mask_json(value) == value
+    assert secrets.reveal("env:CHAIN_X") == "hunter2"
+    masked = secrets.mask_json(value)
+    assert "hunter2" not in json.dumps(masked)
+    if "hunter2" not in json.dumps(value):
+        assert masked == value
+
+
+@on_sqlite
+def test_a_log_is_bounded_and_a_long_line_is_cut_after_it_was_masked(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAIN_X", "hunter2hunter2")
+
+    def work(context: NodeContext, cfg: CallCfg) -> Outcome:
+        secret = context.reveal("env:CHAIN_X")
+        context.log("y" * (LONGEST_LINE - 7) + secret)
+        for _ in range(1000):
+            print("z" * 1000)  # noqa: T201
+        return NodeResult()
+
+    bench, _ = calling(engine, work)
+    bench.perform("call", {})
+    assert bench.lines[0] == "y" * (LONGEST_LINE - 7) + "***"
+    assert sum(map(len, bench.lines)) <= LOGGED_CHARACTERS + 2000
+    assert bench.lines[-1].startswith("(more than")
+
+
+def test_packages_bring_node_types_and_a_broken_one_keeps_no_other_from_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "plugged.py").write_text(PLUG_IN)
+    info = tmp_path / "plugged-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1\n")
+    entries = ("good = plugged:Good", "broken = plugged:nothing", "wrong = plugged:Wrong", "print = plugged:Print")
+    (info / "entry_points.txt").write_text("\n".join(["[platform_defs.node_executors]", *entries]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    catalogue._plug_ins.cache_clear()
+    try:
+        types = node_types()
+    finally:
+        catalogue._plug_ins.cache_clear()
+    assert "good" in types
+    assert "wrong" not in types
+    assert isinstance(types["print"], PrintExecutor)
+    assert cfg_problems(types, "n", "good", {"rows": 0}) == ["node n: cfg.rows: Input should be greater than 0"]
+    said = caplog.text
+    assert "broken = plugged:nothing of platform_defs.node_executors is left out: AttributeError" in said
+    assert "wrong = plugged:Wrong" in said
+    assert "'print' is the name of a built-in node type" in said
+
+
+PLUG_IN = """
+from pydantic import BaseModel, Field
+from platform_defs.chains.nodes.port import NodeResult
+
+class Cfg(BaseModel):
+    rows: int = Field(gt=0)
+
+class Good:
+    name = "good"
+    cfg_model = Cfg
+    def execute(self, context, cfg):
+        return NodeResult(cfg.rows)
+
+class Wrong:
+    name = "wrong"
+    cfg_model = None
+
+class Print(Good):
+    name = "print"
+"""

@@ -105,7 +105,7 @@ class TestStatements:
         thread.start()
         until("the first statement", lambda: bench.lines)
         bench.stop.set("the run was stopped by ann")
-        thread.join(2)
+        thread.join(8)
         assert not thread.is_alive()
         assert [str(error) for error in ended] == ["the run was stopped by ann"]
         assert rows_of(source) == [1, 2, 3]
