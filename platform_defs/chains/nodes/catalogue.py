@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from platform_defs.chains.dag import Dag
-from platform_defs.chains.nodes.cfg import describe_errors, literal_fields_of
+from platform_defs.chains.nodes.cfg import SpecialFields, describe_errors
 from platform_defs.chains.nodes.chain_node import ChainExecutor
 from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.http_node import HttpExecutor
@@ -71,7 +71,7 @@ def _plug_ins() -> tuple[NodeExecutor, ...]:
 def cfg_problems(types: NodeTypes, node_id: str, type_name: str, cfg: Mapping[str, Any]) -> list[str]:
     """One line for each problem of a cfg as it was written, expressions included. The type is a known one."""
     executor = types[type_name]
-    compiled, problems = compile_cfg(cfg, literal_fields_of(executor.cfg_model))
+    compiled, problems = compile_cfg(cfg, SpecialFields.of(executor.cfg_model))
     problems += secret_problems(cfg, types.secret_names)
     problems += _schema_problems(executor, cfg, compiled)
     return [f"node {node_id}: {problem}" for problem in problems]
@@ -80,7 +80,7 @@ def cfg_problems(types: NodeTypes, node_id: str, type_name: str, cfg: Mapping[st
 def dag_problems(types: NodeTypes, dag: Dag) -> list[str]:
     """One line for each expression that refers to a node which need not have ended before; all types are known."""
     return reference_problems(
-        dag, {name: literal_fields_of(executor.cfg_model) for name, executor in types.by_name.items()}
+        dag, {name: SpecialFields.of(executor.cfg_model) for name, executor in types.by_name.items()}
     )
 
 

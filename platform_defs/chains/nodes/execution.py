@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, select
 
 from platform_defs.chains.nodes.attempt_log import AttemptLog
 from platform_defs.chains.nodes.catalogue import parse_cfg
-from platform_defs.chains.nodes.cfg import literal_fields_of
+from platform_defs.chains.nodes.cfg import SpecialFields
 from platform_defs.chains.nodes.checkpoints import read_checkpoint, require_current_attempt, save_checkpoint
 from platform_defs.chains.nodes.port import (
     AttemptRequest,
@@ -57,7 +57,7 @@ def _execute(engine: Engine, types: NodeTypes, request: AttemptRequest, secrets:
     if node.type not in types:
         raise NodeFailed(f"the node type {node.type} is not installed where the chain runs", may_retry=False)
     executor = types[node.type]
-    compiled, problems = compile_cfg(node.cfg, literal_fields_of(executor.cfg_model))
+    compiled, problems = compile_cfg(node.cfg, SpecialFields.of(executor.cfg_model))
     if compiled is None:
         raise NodeFailed("; ".join(problems), may_retry=False)
     artifacts, checkpoint = read(

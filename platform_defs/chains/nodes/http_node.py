@@ -4,7 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import httpx
 from pydantic import Field
@@ -40,6 +40,8 @@ class HttpCfg(NodeCfg):
 
     A text `env:NAME`, or `Bearer env:NAME`, in url, query, headers or body refers to a secret.
     """
+
+    url_fields: ClassVar[frozenset[str]] = frozenset({"url"})
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] = "GET"
     url: str = Field(description="An http or https URL. Private addresses need PLATFORM_HTTP_ALLOW.")

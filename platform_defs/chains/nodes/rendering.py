@@ -3,20 +3,22 @@
 A name that is not known is an error before the node runs; what can be known when a chain is saved, is an error then.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from platform_defs.chains.dag import Dag
+from platform_defs.chains.nodes.cfg import SpecialFields
 from platform_defs.chains.nodes.port import NodeFailed
 from platform_defs.chains.nodes.secrets import Path, path_text, referenced_name, text_leaves
+from platform_defs.chains.nodes.urls import render_url
 from platform_defs.expressions.context import Context
 from platform_defs.expressions.errors import CompileError, ExpressionError, InvalidFields
 from platform_defs.expressions.json_bodies import JsonTemplate, compile_json
 from platform_defs.expressions.syntax import Reference
-from platform_defs.expressions.templates import NullPolicy, compile_template, unknown_references
+from platform_defs.expressions.templates import NullPolicy, Template, compile_template, unknown_references
 
 ROOTS = ("params", "nodes", "run.id", "node.id", "node.attempt")
 # how an expression begins that a literal field would not evaluate
@@ -29,6 +31,7 @@ class CfgTemplate:
 
     template: JsonTemplate
     literal: Mapping[str, Any]
+    urls: Mapping[str, Template]
     templated_paths: tuple[Path, ...]
 
     @cached_property
@@ -39,7 +42,10 @@ class CfgTemplate:
     def render(self, names: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         """The cfg with all values. Raises NodeFailed, which names the place but never repeats a value."""
         try:
-            rendered: dict[str, Any] = self.template.render(Context(names, now))
+            context = Context(names, now)
+            rendered: dict[str, Any] = self.template.render(context)
+            for name, url in self.urls.items():
+                rendered[name] = _render_url(name, url, context)
         except ExpressionError as error:
             raise NodeFailed(str(error), may_retry=False) from None
         for path in self.templated_paths:
@@ -53,10 +59,17 @@ class CfgTemplate:
         return {**rendered, **self.literal}
 
 
-def compile_cfg(cfg: Mapping[str, Any], literal_fields: Collection[str]) -> tuple[CfgTemplate | None, list[str]]:
+def _render_url(name: str, url: Template, context: Context) -> Any:
+    try:
+        return render_url(url, context)
+    except ExpressionError as error:
+        raise error.at(f"cfg /{name}") from None
+
+
+def compile_cfg(cfg: Mapping[str, Any], special: SpecialFields) -> tuple[CfgTemplate | None, list[str]]:
     """The compiled cfg, or one line for each problem."""
-    literal = {name: value for name, value in cfg.items() if name in literal_fields}
-    others = {name: value for name, value in cfg.items() if name not in literal_fields}
+    literal = {name: value for name, value in cfg.items() if name in special.literal}
+    others = {name: value for name, value in cfg.items() if name not in special.literal}
     problems = [
         f"{path_text(path)}: expected no expression here, because its value could change what is executed;"
         " the other fields of cfg are the place for values"
@@ -76,18 +89,23 @@ def compile_cfg(cfg: Mapping[str, Any], literal_fields: Collection[str]) -> tupl
     ]
     if problems:
         return None, problems
-    return CfgTemplate(template, literal, tuple(_templated_paths(others))), []
+    urls = {
+        name: compile_template(text, null_policy=NullPolicy.ERROR)
+        for name, text in others.items()
+        if name in special.url and isinstance(text, str)
+    }
+    return CfgTemplate(template, literal, urls, tuple(_templated_paths(others))), []
 
 
-def reference_problems(dag: Dag, literal_fields: Mapping[str, Collection[str]]) -> list[str]:
+def reference_problems(dag: Dag, special: Mapping[str, SpecialFields]) -> list[str]:
     """One line for each expression that refers to a node which is not above the node that has the expression.
 
-    `literal_fields` has the fields of each node type in which expressions are not evaluated.
+    `special` has the fields of each node type that are not rendered as others are.
     """
     problems = []
     above = _ancestors(dag)
     for node in dag.nodes:
-        compiled, _ = compile_cfg(node.cfg, literal_fields.get(node.type, ()))
+        compiled, _ = compile_cfg(node.cfg, special.get(node.type, SpecialFields()))
         for other in sorted(compiled.referenced_nodes if compiled else ()):
             if other not in dag.by_id:
                 problems.append(f"node {node.id}: cfg refers to the node {other}, which does not exist")

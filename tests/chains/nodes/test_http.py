@@ -271,3 +271,28 @@ def test_used_twice_in_a_row_it_shares_its_connection(bench: Open) -> None:
         source: Source = server
         assert [at_work.artifact("http", {"url": server.url()}) for _ in range(3)] == [[1]] * 3
     assert source.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "target"),
+    [
+        ("/orders?day=${params.v}", "1&admin=true#x", "/orders?day=1%26admin%3Dtrue%23x"),
+        ("/orders/${params.v}/lines", "../../keys", "/orders/..%2F..%2Fkeys/lines"),
+        ("/orders/${params.v}?n=${params.n}", "a b", "/orders/a%20b?n=7"),
+    ],
+)
+def test_a_value_within_a_url_is_one_part_of_it(bench: Open, written: str, value: str, target: str) -> None:
+    with serving(answer(200)) as server:
+        bench().perform("http", {"url": server.url(written)}, {"v": value, "n": 7})
+        # before the path a value is the beginning of the URL, which somebody who starts the chain may choose
+        bench().perform("http", {"url": "${params.v}/a"}, {"v": server.url("/base")})
+        bench().perform("http", {"url": "${params.v}"}, {"v": server.url("/whole?x=1")})
+    assert [asked.target for asked in server.asked] == [target, "/base/a", "/whole?x=1"]
+
+
+def test_a_value_that_is_a_step_of_a_path_or_missing_is_refused(bench: Open, connections: list[Any]) -> None:
+    for params, problem in (({"v": ".."}, "no step of a path"), ({}, "params.v is missing"), ({"v": [1]}, "a list")):
+        with pytest.raises(NodeFailed, match=r"cfg /url: ") as raised:
+            bench().perform("http", {"url": "http://127.0.0.1:1/a/${params.v}/b"}, params)
+        assert problem in str(raised.value)
+    assert connections == []
