@@ -104,11 +104,19 @@ def complete_outcome(found: Sequence[WindowState]) -> dict[str, Any]:
     if not found:
         return {"passed": True, "description": "every window that was begun is complete", "metadata": {}}
     named = ", ".join(f"{state.window.start:%F %H:%M} ({state.status})" for state in found[:20])
+    count = "1 window is" if len(found) == 1 else f"{len(found)} windows are"
+    reasons = {state.plan_key: state.reason or "no error was recorded" for state in found[:20]}
     return {
         "passed": False,
-        "description": f"{len(found)} windows are not complete: {named}",
-        "metadata": {"windows": len(found), "plans": ", ".join(state.plan_key for state in found[:20])},
+        "description": f"{count} not complete: {named}. {_first_reason(found)}",
+        "metadata": {"windows": len(found), "plans": reasons},
     }
+
+
+def _first_reason(found: Sequence[WindowState]) -> str:
+    """With what to do: each window's own reason is in the metadata."""
+    reason = next((f"{state.reason}. " for state in found if state.reason), "")
+    return f"{reason}Materialise it again; harvest windows are also tried again by themselves after 15 minutes."
 
 
 def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> AssetsDefinition:

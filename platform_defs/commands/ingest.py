@@ -146,7 +146,10 @@ def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
     """Windows that were begun and are not complete. Exit code 1 if there are any."""
     with open_database() as engine:
         found = open_windows(engine, code, endpoint, Operation(operation.upper()))
-    lines = [{"window": str(one.window), "status": one.status.lower(), "plan": one.plan_key} for one in found]
+    lines = [
+        {"window": str(one.window), "status": one.status.lower(), "plan": one.plan_key, "reason": one.reason or ""}
+        for one in found
+    ]
     print_rows(lines, as_json=as_json, nothing="no window is open")
     if found:
         raise click.exceptions.Exit(1)

@@ -154,7 +154,7 @@ def _shows_a_failing_window(up: Warm, source: str, page: Page, folder: Path) -> 
     def check() -> bool:
         page.goto(f"{ui}/assets/ingest/{CODE}/{ENDPOINT}/backfill?view=checks")
         page.wait_for_load_state("networkidle")
-        return page.get_by_text("1 windows are not complete").count() > 0
+        return page.get_by_text("1 window is not complete").count() > 0
 
     until("the check to name the window", check, 90)
     picture(page, folder, "ingest-check")

@@ -1,7 +1,7 @@
 """How the windows and buckets of an endpoint stand: the newest plan of each, and what it brought."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,8 @@ from platform_defs.ingest.planning.windows import Window
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run_batch
 
+# Of so many open windows the reasons are looked up.
+MOST_REASONS = 20
 # Of a batch's stats (seed 14.3) those that may be added up.
 SUMMED_COUNTS = (
     "reqCount",
@@ -37,6 +39,8 @@ class WindowState:
     plan_key: str
     status: PlanStatus
     changed_at: datetime
+    # the last error of a task that is not done; None where there was none, or nobody asked for it
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,24 @@ def window_states(
 
 
 def open_windows(engine: Engine, provenance_code: str, endpoint_name: str, operation: Operation) -> list[WindowState]:
-    """Windows that were planned and are not complete: what the check `complete` fails for."""
+    """Windows that were planned and are not complete, with the reason: what the check `complete` fails for."""
     states = window_states(engine, provenance_code, endpoint_name, operation).values()
-    return [state for state in states if state.status is not PlanStatus.COMPLETED]
+    found = [state for state in states if state.status is not PlanStatus.COMPLETED]
+    reasons = _reasons(engine, [state.plan_id for state in found[:MOST_REASONS]])
+    return [replace(state, reason=reasons.get(state.plan_id)) for state in found]
+
+
+def _reasons(engine: Engine, plan_ids: Sequence[int]) -> dict[int, str]:
+    if not plan_ids:
+        return {}
+    task = ing_task.c
+    query = (
+        select(task.plan_id, func.max(task.last_error_msg))
+        .where(task.plan_id.in_(plan_ids), task.status_code != TaskStatus.SUCCEEDED, task.last_error_msg.is_not(None))
+        .group_by(task.plan_id)
+    )
+    rows = read(engine, lambda connection: connection.execute(query).all())
+    return {row[0]: row[1] for row in rows}
 
 
 def plan_report(engine: Engine, plan_id: int) -> PlanReport:
