@@ -133,14 +133,15 @@ def put_back(
 ) -> None:
     """The task waits again: its source was not there, or this executor stops."""
     fence(connection, leased)
-    values = {
+    values: dict[str, Any] = {
         "status_code": TaskStatus.QUEUED,
         "scheduled_at": not_before,
         "lease_owner": None,
         "leased_until": None,
-        "last_error_code": error_code,
-        "last_error_msg": error,
     }
+    if error is not None:
+        # an executor that merely stops leaves the last error, which says why the task is not done yet
+        values |= {"last_error_code": error_code, "last_error_msg": error}
     connection.execute(update(ing_task).where(_task.id == leased.task_id).values(values))
     _close_run(connection, leased, RunStatus.FAILED if error else RunStatus.CANCELLED, now, stats, error)
 

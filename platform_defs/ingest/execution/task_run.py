@@ -46,6 +46,8 @@ FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=10)
 # A source's word for a page token that it no longer knows; the slice then begins again from its window.
 EXPIRED_TOKEN = "TOKEN_EXPIRED"
+# A request that was given up because this executor stops: no fault of the source.
+CANCELLED = "CANCELLED"
 _log = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
@@ -224,6 +226,9 @@ class TaskRun:
     def _fail(self, error: ResponseError) -> TaskStatus | None:
         """Waits and tries again what may pass; what will not pass ends the task and says why."""
         progress = error.progress if isinstance(error, FetchFailed) else Progress(None)
+        if error.code == CANCELLED:
+            self._stop(progress)
+            return None
         _log.warning("task %d: %s %s: %s", self.leased.task_id, error.level, error.code, error)
         attempts = 1 if progress.batches_of_this_run else self.leased.attempt_no
         if error.level is ErrorLevel.TRANSIENT and attempts < MAX_ATTEMPTS:
@@ -238,6 +243,8 @@ class TaskRun:
     def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> None:
         now = self.clock()
         not_before = error.not_before or now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempts - 1))
+        again = f"attempt {attempts + 1} of {MAX_ATTEMPTS}, not before {not_before:%F %T} UTC"
+        _log.warning("task %d is tried again: %s", self.leased.task_id, again)
         transact(
             self.engine,
             lambda connection: put_back(

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from platform_defs.ingest.codes import PlanStatus
 from platform_defs.ingest.ledger.windows import WindowState
-from platform_defs.ingest.planning.windows import Window, due_windows
+from platform_defs.ingest.planning.windows import Window, WindowGrid, due_windows
 from platform_defs.ingest.spec.model import WindowSpec
 
 # A window that ended incomplete is tried again after this time: its source may be back.
@@ -20,9 +20,22 @@ def windows_to_request(
     *,
     most: int,
 ) -> list[Window]:
-    """The first windows that follow each other without a gap, at most `most`, that one run can take."""
-    wanted = [window for window in due_windows(spec, cursor, now) if _is_wanted(states.get(window), now)]
-    return _first_contiguous(wanted, most)
+    """The first windows that follow each other without a gap, at most `most`, that one run can take.
+
+    Where none is due, those before the watermark that somebody had fetched again and that did not become complete.
+    """
+    due = [window for window in due_windows(spec, cursor, now) if _is_wanted(states.get(window), now)]
+    return _first_contiguous(due or _to_fetch_again(spec, cursor, states, now), most)
+
+
+def _to_fetch_again(
+    spec: WindowSpec, cursor: datetime | None, states: Mapping[Window, WindowState], now: datetime
+) -> list[Window]:
+    grid = WindowGrid.of(spec)
+    wanted = [window for window, state in states.items() if _is_wanted(state, now)]
+    before = [window for window in wanted if cursor is not None and grid.start <= window.start and window.end <= cursor]
+    # windows of another size, from before the Registry was changed, are no partitions any more
+    return sorted((each for each in before if grid.window_at(each.start) == each), key=lambda each: each.start)
 
 
 def _is_wanted(state: WindowState | None, now: datetime) -> bool:

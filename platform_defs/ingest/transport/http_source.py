@@ -18,7 +18,7 @@ from platform_defs.ingest.codes import AuthType, ErrorLevel
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.reading import check_body
 from platform_defs.ingest.execution.source import Fetched
-from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
+from platform_defs.ingest.execution.task_run import CANCELLED, EXPIRED_TOKEN
 from platform_defs.ingest.spec.model import CallSpec, RateSpec, RetrySpec, Spec
 from platform_defs.ingest.transport.credentials import Credential
 from platform_defs.ingest.transport.requests import CompiledCall, request_digest
@@ -102,7 +102,7 @@ class HttpSource:
                 code = "NO_ANSWER" if error.status is None else f"HTTP_{error.status}"
                 return body_says or ResponseError(ErrorLevel.TRANSIENT, code, message)
             case Cancelled():
-                return ResponseError(ErrorLevel.TRANSIENT, "CANCELLED", message, not_before=self._now())
+                return ResponseError(ErrorLevel.TRANSIENT, CANCELLED, message, not_before=self._now())
             case TransientError():
                 return ResponseError(ErrorLevel.TRANSIENT, "TRANSIENT", message)
             case Refused() if error.status in FATAL_STATUSES:

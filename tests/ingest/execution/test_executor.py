@@ -29,7 +29,7 @@ from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.execution.leases import LEASE, fence, lease_tasks
-from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN, MAX_ATTEMPTS
+from platform_defs.ingest.execution.task_run import CANCELLED, EXPIRED_TOKEN, LONGEST_WAIT, MAX_ATTEMPTS
 from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.slices import Estimate
@@ -356,6 +356,31 @@ def test_an_executor_that_is_told_to_stop_gives_its_tasks_back_and_another_goes_
     executor(engine, source).drain_plans([planned.plan_id])
     assert len(source.requests) == len(rows_of(engine, ing_task_run_batch)), "no page was fetched twice"
     assert stored(engine) == listed(source.items)
+
+
+def test_a_stop_is_no_fault_of_the_source_and_hides_no_earlier_one(engine: Engine) -> None:
+    spec, clock = paged(), Clock()
+    source = MemorySource(spec.pagination, items_of(5))
+    planned = plan(engine, spec, DAY, Estimate())
+
+    def away(number: int) -> None:
+        raise ResponseError(ErrorLevel.TRANSIENT, "HTTP_500", "the source is away")
+
+    def stopped(number: int) -> None:
+        last.cancel.set()
+        raise ResponseError(ErrorLevel.TRANSIENT, CANCELLED, "cancelled while waiting")
+
+    source.trouble = away
+    for _ in range(MAX_ATTEMPTS - 1):
+        executor(engine, source, clock).drain_everything()
+        clock.pass_by(LONGEST_WAIT)
+    last, source.trouble = executor(engine, source, clock), stopped
+    last.drain_plans([planned.plan_id])
+    [task] = rows_of(engine, ing_task)
+    assert (task.status_code, task.last_error_msg) == (TaskStatus.QUEUED, "the source is away")
+    assert [run.status_code for run in rows_of(engine, ing_task_run)][-2:] == [RunStatus.FAILED, RunStatus.CANCELLED]
+    source.trouble = lambda number: None
+    assert executor(engine, source, clock).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
 
 
 def test_an_executor_that_lost_its_lease_writes_nothing_more(engine: Engine) -> None:
