@@ -101,7 +101,7 @@ class Site:
         (row,) = leases.claim(self.engine, "bench", 1)
         order = {"id": row.id, "kind": row.kind, "payload": row.payload, "run_id": row.run_id}
         began = time.perf_counter()
-        run = record_run(self.instance, self.engine, self.settings, order, job_launch(row.kind, row.payload))
+        run = record_run(self.instance, self.engine, self.settings, order, job_launch(row.kind, row.payload), {})
         assert run.job_code_origin is not None
         from dagster._utils.hosted_user_process import recon_job_from_origin
 

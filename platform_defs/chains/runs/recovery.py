@@ -61,7 +61,7 @@ def _go_on(connection: Connection, run_id: str) -> bool:
         stop_nodes(connection, run_id, dag, node_statuses(connection, run_id), reason=reason, at=now)
         end_run(connection, run_id, RunStatus.STOPPED, at=now)
         return True
-    if last is not None and last.cancel_requested_at is not None and last.ended_by == EndedBy.OPERATOR:
+    if last is not None and last.ended_by == EndedBy.OPERATOR:
         stop_locked(connection, run, actor=OPERATOR, reason="terminated in the Dagster UI")
         return True
     in_vain = _drives_in_vain(connection, run)

@@ -70,7 +70,7 @@ class Shown:
         run = self.instance.get_run_by_id(row.run_id)
         is_resumed = run is not None
         if run is None:
-            run = record_run(self.instance, self.engine, Settings.load(), order, job_launch(row.kind, row.payload))
+            run = record_run(self.instance, self.engine, Settings.load(), order, job_launch(row.kind, row.payload), {})
         job = recon_job_from_origin(run.job_code_origin)
         execution = core_execute_run(job, run, self.instance, inject_env_vars=False, resume_from_failure=is_resumed)
         for event in execution:

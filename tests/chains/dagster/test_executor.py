@@ -6,15 +6,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from dagster import DagsterEventType, DagsterRunStatus
+from dagster import DagsterEventType, DagsterRunStatus, JobDefinition, build_reconstructable_job
 from dagster._core.execution.stats import StepEventStatus
+from dagster._grpc.impl import core_execute_run
 
+from assets.chains.jobs import chain_run
+from assets.chains.loading import chain_jobs, load_enabled_chains
 from assets.chains.names import CHAIN_ID_TAG, VERSION_TAG
 from platform_defs.chain_nodes.catalogue import all_node_types
 from platform_defs.chains.definitions import update_chain
 from platform_defs.chains.kinds_of_work import CHAIN_RUN_TAG
 from platform_defs.chains.runs import operations
 from platform_defs.chains.runs.queries import get_run, list_nodes
+from platform_defs.runner import parking
+from platform_defs.runner.kinds_of_work import job_launch
+from platform_defs.work import leases, rows
 from tests.chains.dagster.shown import Shown, needs_file, print_node, shell, shown
 from tests.waiting import until
 
@@ -157,6 +163,47 @@ def test_a_chain_that_is_changed_while_it_runs_changes_nothing_in_that_run(platf
     assert set(statuses(platform, before)) == {"a", "b"}
     assert set(statuses(platform, after)) == {"x"}
     assert (first.tags[VERSION_TAG], second.tags[VERSION_TAG]) == ("1", "2")
+
+
+def test_launching_the_job_where_no_runner_is_starts_the_chain(
+    platform: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parking, "_is_allowed", False)
+    chain = platform.chain("launched", [print_node("a"), print_node("b", "a")])
+    job = build_reconstructable_job(__name__, "job_of_chain", (chain.chain_id,))
+    run = platform.instance.create_run_for_job(
+        job.get_definition(),
+        run_config={"execution": {"config": {"params": {"day": "20260101"}}}},
+        job_code_origin=job.get_python_origin(),
+    )
+    for _ in core_execute_run(job, run, platform.instance, inject_env_vars=False):
+        pass
+    ended = platform.instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.status is DagsterRunStatus.SUCCESS
+    started = get_run(platform.engine, ended.tags[CHAIN_RUN_TAG])
+    assert (started.status, started.params, started.actor) == ("SUCCESS", {"day": "20260101"}, "operator")
+    # the recovery sensor closes the row when it sees that this run has ended
+    (row,) = leases.rows_handed_to_dagster(platform.engine)
+    assert row.run_id == run.run_id
+    rows.finish(platform.engine, row.id, rows.Status.SUCCEEDED)
+
+
+def job_of_chain(chain_id: str) -> JobDefinition:
+    (job,) = chain_jobs(chain for chain in load_enabled_chains() if chain.chain_id == chain_id)
+    return job
+
+
+def test_the_generic_job_drives_a_run_under_another_launcher(platform: Shown) -> None:
+    run_id = platform.start(platform.chain("elsewhere", [print_node("a"), print_node("b", "a")]))
+    (row,) = leases.claim(platform.engine, leases.DAGSTER, 1, lease=None)
+    launch = job_launch(row.kind, row.payload)
+    assert launch.job_name == chain_run.name
+    result = chain_run.execute_in_process(run_config=dict(launch.run_config), instance=platform.instance)
+    assert result.success
+    assert get_run(platform.engine, run_id).status == "SUCCESS"
+    assert "I am a" in platform.logged(result.dagster_run)
+    rows.finish(platform.engine, row.id, rows.Status.SUCCEEDED)
 
 
 def statuses(platform: Shown, run_id: str) -> dict[str, str]:
