@@ -121,7 +121,7 @@ class StoredDefinitions:
             if before.version != version:
                 if tries > 1 and before.version == version + 1 and _has(before, values):
                     return before  # our own transaction, whose answer was lost
-                raise Conflict(f"{self.noun} version conflict or not found", code="VERSION_CONFLICT")
+                raise self._conflict()
             return self.write_change(connection, before, values, actor=actor)
 
         return self._write(engine, work, values["name"])
@@ -134,7 +134,8 @@ class StoredDefinitions:
         self._raise_counter(connection, enabled=before.enabled or values.get("enabled", False))
         self._refuse_taken_name(connection, values["name"], object_id)
         changed = update(self.table).where(self.id_column == object_id, self.table.c.version == before.version)
-        connection.execute(changed.values({**values, "version": before.version + 1}))
+        if connection.execute(changed.values({**values, "version": before.version + 1})).rowcount != 1:
+            raise self._conflict()
         row = self.find(connection, object_id)
         self._audit(connection, actor, "update", before, row)
         return row
@@ -181,6 +182,9 @@ class StoredDefinitions:
         taken = select(self.id_column).where(self.table.c.name == name, self.id_column != object_id)
         if connection.execute(taken).first() is not None:
             raise self._name_taken(name)
+
+    def _conflict(self) -> Conflict:
+        return Conflict(f"{self.noun} version conflict or not found", code="VERSION_CONFLICT")
 
     def _name_taken(self, name: str) -> NameTaken:
         return NameTaken(f"{self.noun} name already exists: {name}", code=f"{self.noun.upper()}_NAME_TAKEN")

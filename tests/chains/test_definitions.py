@@ -82,9 +82,8 @@ def test_one_of_many_that_take_a_name_in_the_same_moment_gets_it(engine: Engine,
         return "made"
 
     def make_job() -> None:
-        jobs.create_job(
-            engine, types, name="j", description=None, type_name="print", config_json={"message": "m"}, actor=ACTOR
-        )
+        given = {"name": "j", "description": None, "type_name": "print", "config_json": {}, "enabled": False}
+        jobs.create_job(engine, types, **given, actor=ACTOR)
 
     for make in (lambda: make_chain(engine, types), make_job):
         with ThreadPoolExecutor(8) as pool:
