@@ -182,7 +182,9 @@ def test_a_run_with_a_process_is_asked_to_stop(engine: Engine, types: NodeTypes)
         assert refused.value.code == "RUN_STOPPING"
 
 
-def test_a_parked_run_is_woken_to_stop(engine: Engine, types: NodeTypes) -> None:
+def test_a_run_that_gave_its_slot_back_is_stopped_at_once_and_its_dagster_run_soon(
+    engine: Engine, types: NodeTypes
+) -> None:
     run_id = start(engine, make_chain(engine, types))
     (taken,) = leases.claim(engine, "runner", 1)
     put(engine, run_id, RunStatus.RUNNING, a=RETRYING)
@@ -191,7 +193,8 @@ def test_a_parked_run_is_woken_to_stop(engine: Engine, types: NodeTypes) -> None
         connection.execute(update(work).values(status="QUEUED", not_before=later))
     assert leases.claim(engine, "runner", 1) == []
     assert stop(engine, run_id) is RunStatus.STOPPING
-    assert run_row(engine, run_id).status == "STOPPING"
+    assert run_row(engine, run_id).status == "STOPPED"
+    assert statuses(engine, run_id) == {"a": STOPPED, "b": SKIPPED, "c": SKIPPED}
     assert len(leases.claim(engine, "runner", 1)) == 1
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from platform_defs.chains.runs.queries import list_drives
 from tests.conftest import needs
 from tests.e2e.node_server import NodeServer, serving_nodes
 from tests.e2e.warm import Warm
@@ -151,6 +152,21 @@ def test_12_a_stop_ends_a_running_run(site: Site) -> None:
     assert site.node(run_id, "a", "retry")["attempt"] == 2
     site.until_run(run_id, "SUCCESS")
     assert site.call("POST", f"{RUNS}/{run_id}:stop", status=409)["error"] == "run has already ended: SUCCESS"
+
+
+def test_12b_a_run_that_only_waits_has_no_process_and_is_stopped_at_once(site: Site, platform: Warm) -> None:
+    cfg = {"table": f"T_{site.name}", "opTime": "20251219"}
+    run_id = site.start({"id": "a", "type": "wait_for_arrival", "cfg": cfg}, printing("b", "a"))
+
+    def row() -> Any:
+        (drive,) = list_drives(platform.engine, run_id)
+        return platform.row(drive.dagster_run_id)
+
+    until("the run to give its slot back", lambda: row().status == "QUEUED" and row().attempts == 1, 60)
+    assert site.rows(run_id)["a"]["status"] == "RUNNING"
+    site.call("POST", f"{RUNS}/{run_id}:stop")
+    assert site.status(run_id) == "STOPPED"
+    platform.until_status(row().run_id, "CANCELED")
 
 
 def test_13_a_failed_node_is_retried_and_the_run_goes_on(site: Site) -> None:

@@ -70,13 +70,11 @@ def stop_locked(connection: Connection, run: Row[Any], *, actor: str, reason: st
     }
     connection.execute(update(job_run).where(job_run.c.run_id == run.run_id).values(values))
     drive = open_drive(connection, run.run_id)
-    if drive is None or _cancel_unstarted(connection, drive.work_id, actor, now):
+    if drive is None or _is_without_process(connection, drive.work_id, actor, now):
         dag = parse_snapshot(run.dag_json)
         statuses = node_statuses(connection, run.run_id)
         stop_nodes(connection, run.run_id, dag, statuses, reason=stop_text(actor), at=now)
         end_run(connection, run.run_id, RunStatus.STOPPED, at=now)
-    else:
-        rows.hurry(connection, [drive.work_id])
     audit.record(
         connection,
         actor=actor,
@@ -94,11 +92,22 @@ def stop_text(actor: str) -> str:
     return f"the run was stopped by {actor}"
 
 
-def _cancel_unstarted(connection: Connection, work_id: int, actor: str, now: datetime) -> bool:
-    """Takes back the row of a drive that no runner has taken yet: then it has no process and no Dagster run."""
-    unstarted = (work.c.id == work_id) & (work.c.status == Status.QUEUED) & (work.c.attempts == 0)
-    values = {"status": Status.CANCELED, "finished_at": now, "error": stop_text(actor)}
-    return connection.execute(update(work).where(unstarted).values(values)).rowcount == 1
+def _is_without_process(connection: Connection, work_id: int, actor: str, now: datetime) -> bool:
+    """Whether the row of a drive waits in the queue; then it is locked, so that no runner takes it meanwhile.
+
+    A row that was never taken is taken back. A drive that gave its slot back has a Dagster run, which its process ends
+    as soon as it has a slot: the run itself need not wait for that.
+    """
+    queued = (work.c.id == work_id) & (work.c.status == Status.QUEUED)
+    attempts = connection.execute(select(work.c.attempts).where(queued).with_for_update()).scalar_one_or_none()
+    if attempts is None:
+        return False
+    if attempts:
+        rows.hurry(connection, [work_id])
+    else:
+        values = {"status": Status.CANCELED, "finished_at": now, "error": stop_text(actor)}
+        connection.execute(update(work).where(queued).values(values))
+    return True
 
 
 def stop_sub_runs(connection: Connection, run_id: str, node_id: str | None, *, actor: str, reason: str | None) -> None:

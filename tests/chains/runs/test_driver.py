@@ -358,9 +358,9 @@ def test_a_stopped_run_stops_its_sub_runs(engine: Engine) -> None:
     sub_run = start_run(engine, [node("x")], parent_run_id=run_id, parent_node_id="a", depth=1)
     assert isinstance(drive(engine, run_id, Script(a=waits_for_run(sub_run))), Parked)
     assert operations.stop_run(engine, run_id, actor="key:1") is RunStatus.STOPPING
+    assert (run_row(engine, run_id).status, run_row(engine, sub_run).status) == ("STOPPED", "STOPPING")
     next_drive(engine, run_id)
-    assert drive(engine, run_id, Script()) == RunEnded(RunStatus.STOPPED)
-    assert run_row(engine, sub_run).status == "STOPPING"
+    assert drive(engine, run_id, Script()) == Superseded()
 
 
 def test_a_long_backoff_parks_the_run_and_a_short_one_does_not(engine: Engine) -> None:
