@@ -11,6 +11,7 @@ from platform_defs.arrivals.errors import InvalidArrival
 from platform_defs.arrivals.intake import Arrival, parse_arrival, record_arrival
 from platform_defs.arrivals.op_time import satisfying_names, spellings
 from platform_defs.chains.nodes.cfg import NodeCfg
+from platform_defs.chains.nodes.patience import patiently
 from platform_defs.chains.nodes.port import NodeContext, NodeResult, Outcome, Waiting
 from platform_defs.chains.runs.waking import waiting_nodes, wake_nodes
 from platform_defs.store.chunks import chunks
@@ -54,7 +55,8 @@ class ArrivalExecutor:
         if saved is not None:
             # reported by an attempt whose process died: a second report would have every model computed again
             return NodeResult(artifact=saved, checkpoint=saved)
-        outcome = record_arrival(self._engine, arrival)
+        # after a lost answer it is reported again, which is the same as another arrival
+        outcome = patiently(context.stop, lambda: record_arrival(self._engine, arrival))
         if outcome.queued:
             self._wake()
         artifact = {
@@ -80,7 +82,10 @@ class WaitForArrivalExecutor:
 
     def execute(self, context: NodeContext, cfg: WaitForArrivalCfg) -> Outcome:
         arrival = _parsed(cfg)
-        found = read(self._engine, lambda connection: find_arrival(connection, arrival.table, arrival.op_time))
+        found = patiently(
+            context.stop,
+            lambda: read(self._engine, lambda connection: find_arrival(connection, arrival.table, arrival.op_time)),
+        )
         if found is not None:
             return NodeResult(artifact=found)
         waits_for = {"kind": ARRIVAL, "table": arrival.table, "opTime": arrival.op_time}

@@ -12,6 +12,7 @@ from platform_defs.chains.dag import parse_snapshot
 from platform_defs.chains.errors import ChainsError
 from platform_defs.chains.nodes.cfg import NodeCfg
 from platform_defs.chains.nodes.environment import NodeEnvironment
+from platform_defs.chains.nodes.patience import patiently
 from platform_defs.chains.nodes.port import NodeContext, NodeFailed, NodeResult, NodeStopped, Outcome, Waiting
 from platform_defs.chains.states import RunStatus
 from platform_defs.store.engine import read, transact
@@ -45,7 +46,7 @@ class ChainExecutor:
         if environment is None or environment.start_sub_run is None:
             raise NodeFailed("this process cannot start chains", may_retry=False)
         saved: dict[str, Any] = context.checkpoint or {}
-        status = self._status(environment, saved["runId"]) if saved else None
+        status = self._status(environment, context, saved["runId"]) if saved else None
         has_failed = status in (RunStatus.FAILED, RunStatus.STOPPED)
         if not saved or (has_failed and saved["attempt"] != context.attempt):
             # saved before the sub-run is started: whoever takes over finds it, or starts it under the same id
@@ -56,7 +57,7 @@ class ChainExecutor:
             self._start(environment, context, cfg, saved["runId"])
             status = RunStatus.PENDING
         if status is RunStatus.SUCCESS:
-            return NodeResult(self._artifact(environment, saved["runId"]), checkpoint=saved)
+            return NodeResult(self._artifact(environment, context, saved["runId"]), checkpoint=saved)
         if status.is_ended:
             raise NodeFailed(f"the run {saved['runId']} of the chain {cfg.chain} ended as {status}")
         waits_for = {"kind": "run", "runId": saved["runId"]}
@@ -84,7 +85,7 @@ class ChainExecutor:
             context.require_current(connection)
 
         try:
-            transact(environment.engine, work)
+            patiently(context.stop, lambda: transact(environment.engine, work))
         except ChainsError as error:
             if error.code == "RUN_STOPPING":
                 raise NodeStopped(str(error)) from None
@@ -92,14 +93,20 @@ class ChainExecutor:
         context.log(f"started the chain {cfg.chain} as run {run_id}")
         environment.wake()
 
-    def _status(self, environment: NodeEnvironment, run_id: str) -> RunStatus | None:
+    def _status(self, environment: NodeEnvironment, context: NodeContext, run_id: str) -> RunStatus | None:
         """None if the run was never started."""
         query = select(job_run.c.status).where(job_run.c.run_id == run_id)
-        status = read(environment.engine, lambda connection: connection.execute(query).scalar_one_or_none())
+        status = patiently(
+            context.stop,
+            lambda: read(environment.engine, lambda connection: connection.execute(query).scalar_one_or_none()),
+        )
         return None if status is None else RunStatus(status)
 
-    def _artifact(self, environment: NodeEnvironment, run_id: str) -> dict[str, Any]:
-        artifacts = read(environment.engine, lambda connection: dict(_last_artifacts(connection, run_id)))
+    def _artifact(self, environment: NodeEnvironment, context: NodeContext, run_id: str) -> dict[str, Any]:
+        artifacts = patiently(
+            context.stop,
+            lambda: read(environment.engine, lambda connection: dict(_last_artifacts(connection, run_id))),
+        )
         return {"runId": run_id, "artifacts": artifacts}
 
 

@@ -12,6 +12,7 @@ from platform_defs.chains.nodes.attempt_log import AttemptLog
 from platform_defs.chains.nodes.catalogue import parse_cfg
 from platform_defs.chains.nodes.cfg import SpecialFields
 from platform_defs.chains.nodes.checkpoints import read_checkpoint, require_current_attempt, save_checkpoint
+from platform_defs.chains.nodes.patience import patiently
 from platform_defs.chains.nodes.port import (
     AttemptRequest,
     NodeContext,
@@ -60,12 +61,8 @@ def _execute(engine: Engine, types: NodeTypes, request: AttemptRequest, secrets:
     compiled, problems = compile_cfg(node.cfg, SpecialFields.of(executor.cfg_model))
     if compiled is None:
         raise NodeFailed("; ".join(problems), may_retry=False)
-    artifacts, checkpoint = read(
-        engine,
-        lambda connection: (
-            _artifacts(connection, request.run_id, compiled),
-            read_checkpoint(connection, request.run_id, node.id),
-        ),
+    artifacts, checkpoint = patiently(
+        request.stop, lambda: read(engine, lambda connection: _inputs(connection, request.run_id, node.id, compiled))
     )
     names = {
         "params": request.params,
@@ -82,9 +79,7 @@ def _execute(engine: Engine, types: NodeTypes, request: AttemptRequest, secrets:
         checkpoint=checkpoint,
         stop=request.stop,
         log=AttemptLog(request.log, secrets.mask),
-        save_checkpoint=lambda value: save_checkpoint(
-            engine, request.run_id, node.id, request.attempt, request.drive_no, _bounded("checkpoint", value, secrets)
-        ),
+        save_checkpoint=lambda value: _save_checkpoint(engine, request, _bounded("checkpoint", value, secrets)),
         depth=request.depth,
         timeout_s=node.timeout_s,
         reveal=secrets.reveal,
@@ -98,6 +93,15 @@ def _execute(engine: Engine, types: NodeTypes, request: AttemptRequest, secrets:
     if isinstance(outcome, NodeResult):
         return replace(outcome, artifact=_bounded("artifact", outcome.artifact, secrets), checkpoint=kept)
     return replace(outcome, checkpoint=kept)
+
+
+def _inputs(connection: Connection, run_id: str, node_id: str, compiled: CfgTemplate) -> tuple[dict[str, Any], Any]:
+    return _artifacts(connection, run_id, compiled), read_checkpoint(connection, run_id, node_id)
+
+
+def _save_checkpoint(engine: Engine, request: AttemptRequest, value: Any) -> None:
+    attempt = (request.run_id, request.node.id, request.attempt, request.drive_no)
+    patiently(request.stop, lambda: save_checkpoint(engine, *attempt, value))
 
 
 def _artifacts(connection: Connection, run_id: str, compiled: CfgTemplate) -> dict[str, Any]:
