@@ -10,16 +10,16 @@ from pydantic import BaseModel, ValidationError
 
 from platform_defs.chains.dag import Dag
 from platform_defs.chains.nodes.cfg import SpecialFields, describe_errors
-from platform_defs.chains.nodes.chain_node import ChainExecutor
 from platform_defs.chains.nodes.environment import NodeEnvironment
-from platform_defs.chains.nodes.http_node import HttpExecutor
 from platform_defs.chains.nodes.port import ChecksCfg, NodeExecutor, NodeFailed, NodeTypes, SecretNames
-from platform_defs.chains.nodes.print_node import PrintExecutor
-from platform_defs.chains.nodes.python_node import PythonExecutor
 from platform_defs.chains.nodes.rendering import CfgTemplate, compile_cfg, reference_problems
 from platform_defs.chains.nodes.secrets import Path, path_text, secret_problems
-from platform_defs.chains.nodes.shell_node import ShellExecutor
-from platform_defs.chains.nodes.sql_node import SqlExecutor
+from platform_defs.chains.nodes.types.chain_node import ChainExecutor
+from platform_defs.chains.nodes.types.http_node import HttpExecutor
+from platform_defs.chains.nodes.types.print_node import PrintExecutor
+from platform_defs.chains.nodes.types.python_node import PythonExecutor
+from platform_defs.chains.nodes.types.shell_node import ShellExecutor
+from platform_defs.chains.nodes.types.sql_node import SqlExecutor
 
 # Packages that bring node types name them here: an entry point leads to a class without arguments, or to an instance.
 PLUG_INS = "platform_defs.node_executors"

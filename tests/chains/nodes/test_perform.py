@@ -16,8 +16,8 @@ from platform_defs.chains.nodes.attempt_log import LOGGED_CHARACTERS, LONGEST_LI
 from platform_defs.chains.nodes.catalogue import cfg_problems, dag_problems, node_types
 from platform_defs.chains.nodes.cfg import NodeCfg
 from platform_defs.chains.nodes.port import NodeContext, NodeFailed, NodeResult, NodeStopped, Outcome, SecretNames
-from platform_defs.chains.nodes.print_node import PrintExecutor
 from platform_defs.chains.nodes.secrets import AttemptSecrets
+from platform_defs.chains.nodes.types.print_node import PrintExecutor
 from platform_defs.errors import PlatformError
 from tests.chains.nodes.attempts import Bench, open_bench
 

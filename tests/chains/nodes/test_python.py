@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from platform_defs.chains.nodes.catalogue import cfg_problems
 from platform_defs.chains.nodes.port import NodeFailed, Waiting
 from platform_defs.chains.nodes.printing import printing_into
-from platform_defs.chains.nodes.python_node import load_function
+from platform_defs.chains.nodes.types.python_node import load_function
 from tests.chains.nodes.attempts import Bench, open_bench
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -111,7 +111,7 @@ def test_a_stop_ends_the_whole_group_also_one_that_ignores_sigterm(bench: Bench,
 PROGRAM = """
 import sys, threading
 from platform_defs.chains.nodes.port import NodeContext, StopSignal
-from platform_defs.chains.nodes.shell_node import ShellCfg, ShellExecutor
+from platform_defs.chains.nodes.types.shell_node import ShellCfg, ShellExecutor
 context = NodeContext("r", "n", 1, {}, None, StopSignal(), lambda text: print(text, flush=True), lambda value: None)
 ShellExecutor(None).execute(context, ShellCfg(command="sleep 1000 & echo $!; sleep 1000"))
 """

@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 from platform_defs.chains.nodes.cfg import NodeCfg
 from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.port import NodeContext, NodeFailed, NodeResult, NodeStopped
-from platform_defs.chains.nodes.sql_sessions import Session, SqlFailed, transaction
+from platform_defs.chains.nodes.types.sql_sessions import Session, SqlFailed, transaction
 from platform_defs.sources import PLATFORM_SOURCE, SourceError, Sources
 
 MOST_ROWS = 10_000
