@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+from sqlalchemy.engine import make_url
 
 from tests.e2e.lives import Lives
 from tests.e2e.platform_up import LOCATION, PlatformUp
@@ -26,6 +27,12 @@ def test_the_ui_has_loaded_the_code_location_and_sees_a_healthy_daemon(platform:
     required = [d for d in daemons["instance"]["daemonHealth"]["allDaemonStatuses"] if d["required"]]
     assert required
     assert all(daemon["healthy"] for daemon in required), required
+
+
+def test_databases_that_had_to_be_created_are_named(platform: PlatformUp) -> None:
+    url = platform.environment.get("PLATFORM_DB_URL")
+    created = f"{platform.home}/platform.db" if url is None else f"{make_url(url).database}_dagster"
+    assert f"created database {created}" in platform.lines
 
 
 def test_packages_in_the_working_directory_do_not_shadow_ours(platform: PlatformUp) -> None:
