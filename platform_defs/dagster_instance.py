@@ -14,6 +14,9 @@ from platform_defs.store.create_database import ensure_database
 
 LOCATION = "platform"
 MODULE = "platform_defs.definitions"
+# Our packages. While Dagster loads a module it searches its working directory first, and not the first folder of the
+# path, which may be one that PYTHONPATH names.
+FOLDER = str(Path(__file__).parents[1])
 # Names of assets may differ only by case. With a case-insensitive collation MySQL would take them for one.
 COLLATION = "utf8mb4_bin"
 # The folder of the embedded storage under DAGSTER_HOME.

@@ -17,7 +17,7 @@ from dagster._grpc.impl import core_execute_run
 from dagster._utils.hosted_user_process import recon_job_from_origin
 from dagster._utils.interrupts import capture_interrupts
 
-from platform_defs.dagster_instance import MODULE
+from platform_defs.dagster_instance import FOLDER, MODULE
 from platform_defs.dagster_storage import engines
 from platform_defs.runner import parking
 from platform_defs.runner.closing import WORK_STATUS
@@ -177,4 +177,4 @@ def _error_message(event: DagsterEvent) -> str | None:
 
 
 def _repository() -> ReconstructableRepository:
-    return ReconstructableRepository.for_module(MODULE, "defs")
+    return ReconstructableRepository.for_module(MODULE, "defs", FOLDER)

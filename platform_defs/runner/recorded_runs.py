@@ -23,7 +23,7 @@ from sqlalchemy import Engine
 from platform_defs.arrivals.kinds_of_work import MODEL_RUN, MODEL_TAG, OP_TIME_TAG
 from platform_defs.arrivals.models.catalog import find_period
 from platform_defs.arrivals.partitions import MODEL_PREFIX, planned_model
-from platform_defs.dagster_instance import LOCATION, MODULE
+from platform_defs.dagster_instance import FOLDER, LOCATION, MODULE
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
@@ -58,7 +58,7 @@ def record_run(
 ) -> DagsterRun:
     """Creates the Dagster run of a row of work, so that the UI shows it. `process_tags` say who executes it."""
     if launch.prepared_by is None:
-        repository = ReconstructableRepository.for_module(MODULE, "defs")
+        repository = ReconstructableRepository.for_module(MODULE, "defs", FOLDER)
         prepared = PreparedRun(repository.get_reconstructable_job(launch.job_name), launch.job_name, {})
     else:
         module, _, function = launch.prepared_by.partition(":")

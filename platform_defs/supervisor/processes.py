@@ -6,7 +6,6 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-import platform_defs
 from platform_defs import dagster_instance
 from platform_defs.settings import SUPERVISED, Settings
 from platform_defs.supervisor import probes
@@ -54,9 +53,8 @@ def child_specs(
     platform = str(Path(sysconfig.get_path("scripts"), "platform"))
     python, at = (sys.executable, "-m"), (LOOPBACK, str(code_port))
     after_code_server = (*python, "platform_defs.supervisor.after_code_server", *at)
-    # Dagster searches its working directory before all other folders.
     location = (
-        *("-m", dagster_instance.MODULE, "-d", str(Path(platform_defs.__file__).parents[1])),
+        *("-m", dagster_instance.MODULE, "-d", dagster_instance.FOLDER),
         *("--location-name", dagster_instance.LOCATION),
     )
     children = [
