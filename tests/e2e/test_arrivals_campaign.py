@@ -76,7 +76,7 @@ class Campaign:
                 body = {"srcTableName": f"{dice.choice(TABLES)}_{self.mark}", "opTime": dice.choice(BATCHES)}
                 with contextlib.suppress(httpx.HTTPError, OSError, ValueError, KeyError):
                     up = self.platform.up
-                    headers = {"Authorization": f"Bearer {up['demo_key']}"}
+                    headers = {"Authorization": f"Bearer {self.platform.key}"}
                     answer = client.post(f"{up['api']}{PATH}", json=body, params={"wait": 0}, headers=headers)
                     if answer.status_code == 200:
                         count -= 1
