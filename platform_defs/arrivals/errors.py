@@ -4,6 +4,7 @@ ArrivalsError
 ├── InvalidArrival      400: a field of the request is wrong; `field` names it
 ├── InvalidQuery        400: a parameter of a request for results is wrong; `field` names it
 ├── UnknownModel        404: no model has this id
+├── InvalidChange       a model cannot be renamed, retired or deleted like this, or not now
 ├── UnknownTask         404: no task has this id, or not any more
 ├── AlreadyRunning      the batch is being executed; the message is the seed's and goes over the wire
 ├── Contended           two processes queued the same batch at the same moment; the later one tries again
@@ -44,6 +45,10 @@ class UnknownModel(ArrivalsError):
 
 
 class UnknownTask(ArrivalsError):
+    pass
+
+
+class InvalidChange(ArrivalsError):
     pass
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, and_, select
 
 from platform_defs.arrivals.batches import Batch, in_batches
-from platform_defs.arrivals.models.model import PUBLISHED
+from platform_defs.arrivals.models.model import PUBLISHED, RETIRED
 from platform_defs.arrivals.op_time import batch_of, dependencies_satisfied_by, satisfying_names, spellings
 from platform_defs.arrivals.readiness import ArrivalKey, Standing, Versions
 from platform_defs.store.chunks import chunks
@@ -25,12 +25,13 @@ log = logging.getLogger(__name__)
 
 
 def standings_of_dependents(connection: Connection, table: str, op_time: str) -> list[Standing]:
-    """The standings, for this batch, of all models that depend on the table."""
+    """The standings, for this batch, of all models that depend on the table, without retired ones."""
     dependency = metrics_model_dependency.c
     dependents = select(dependency.model_id).where(
         dependency.dependency_table_name.in_(dependencies_satisfied_by(table, op_time))
     )
-    models = _load_models(connection, metrics_model.c.model_id.in_(dependents))
+    wanted = and_(metrics_model.c.model_id.in_(dependents), metrics_model.c.state != RETIRED)
+    models = _load_models(connection, wanted)
     return _build_standings(connection, models, [(model_id, op_time) for model_id in sorted(models)])
 
 

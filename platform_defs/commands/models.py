@@ -10,8 +10,9 @@ from platform_defs.arrivals.executions.recovery import find_running_task, row_of
 from platform_defs.arrivals.executions.statements import end_left_statements
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
-from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Model
-from platform_defs.commands import model_results
+from platform_defs.arrivals.models.life import disable_orphaned_subscriptions, stored_batches
+from platform_defs.arrivals.models.model import PUBLISHED, RETIRED, UNPUBLISHED, Model
+from platform_defs.commands import model_life, model_results
 from platform_defs.commands.runner import open_instance
 from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
@@ -21,7 +22,7 @@ from platform_defs.store.engine import read
 from platform_defs.work.wake import wake
 from platform_defs.yaml_lines import YamlFileError
 
-_STATES = {PUBLISHED: "published", UNPUBLISHED: "not published"}
+_STATES = {PUBLISHED: "published", UNPUBLISHED: "not published", RETIRED: "retired"}
 _RELOADS = "the code location reloads, so that the UI shows it"
 
 
@@ -30,18 +31,24 @@ def command() -> None:
     """Load, publish and list models and their KPIs, and read what they computed."""
 
 
-for _command in model_results.COMMANDS:
+for _command in (*model_results.COMMANDS, *model_life.COMMANDS):
     command.add_command(_command)
 
 
 @command.command("load")
 @click.argument("file", type=click.Path(path_type=Path))
-def load(file: Path) -> None:
+@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
+def load(file: Path, dry_run: bool) -> None:
     """Load the models and KPIs of FILE. New models are unpublished. A file with a problem is refused as a whole."""
     contents = read_file(file.read_bytes(), str(file))
     try:
         with open_database() as engine:
-            summary = catalog.save(engine, contents)
+            if dry_run:
+                changes = read(engine, lambda connection: catalog.preview(connection, contents))
+                click.echo("\n".join(changes) if changes else "nothing would change")
+                return
+            summary = catalog.save(engine, contents, disable_orphaned_subscriptions)
+            stored = read(engine, lambda connection: stored_batches(connection, summary.new_versions))
     except YamlFileError as error:
         for problem in error.problems:
             click.echo(problem, err=True)
@@ -49,6 +56,13 @@ def load(file: Path) -> None:
     for what, ids in (("new", summary.new), ("updated", summary.updated), ("computed KPIs", summary.computed)):
         if ids:
             click.echo(f"{what}: {', '.join(ids)}")
+    for model_id, version in summary.new_versions.items():
+        click.echo(f"{model_id} is now version {version}")
+        if model_id in stored:
+            first, last = stored[model_id]
+            click.echo(f"  run its old batches: platform models run {model_id} --from {first} --to {last}")
+    if summary.disabled_subscriptions:
+        click.echo(f"disabled subscriptions: {', '.join(map(str, summary.disabled_subscriptions))}")
 
 
 @command.command("publish")
@@ -110,7 +124,7 @@ def _listed_fields(model: Model) -> dict[str, str | list[str] | None]:
     return {
         "id": model.model_id,
         "name": model.name,
-        "state": PUBLISHED if model.published else UNPUBLISHED,
+        "state": PUBLISHED if model.published else RETIRED if model.retired else UNPUBLISHED,
         "source": model.source,
         "tables": list(model.depends_on),
         "kpis": [kpi.kpi_id for kpi in model.kpis],

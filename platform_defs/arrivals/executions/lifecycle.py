@@ -68,6 +68,7 @@ def queue_executions(
     *,
     order: Order = FIRST,
     triggers: Mapping[Batch, str] | None = None,
+    priority: int = rows.PRIORITY,
 ) -> dict[Batch, int]:
     """Queues an execution of each batch that has none under way; returns the ids of the new tasks.
 
@@ -93,6 +94,7 @@ def queue_executions(
         connection,
         MODEL_RUN,
         payloads,
+        priority=priority,
         not_before=now + order.pause if order.pause else None,
         resources=[source_resource(by_batch[batch].source) for batch in wanted],
     )

@@ -5,14 +5,15 @@ that definitions are loaded anew.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import ColumnElement, Connection, Engine, delete, select, true, update
 
 from platform_defs.arrivals.errors import UnknownModel
+from platform_defs.arrivals.models.changes import computes_differently, describe_changes
 from platform_defs.arrivals.models.file import FileContents, KnownKpis, ModelFile, check_file
-from platform_defs.arrivals.models.model import PUBLISHED, UNPUBLISHED, Kpi, Model
+from platform_defs.arrivals.models.model import PUBLISHED, RETIRED, UNPUBLISHED, Kpi, Model
 from platform_defs.sources import PLATFORM_SOURCE
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_kpi, metrics_model, metrics_model_dependency
@@ -35,6 +36,9 @@ class LoadSummary:
     new: tuple[str, ...]
     updated: tuple[str, ...]
     computed: tuple[str, ...]
+    # of updated models that compute differently from now on: their new versions
+    new_versions: Mapping[str, int] = field(default_factory=dict)
+    disabled_subscriptions: tuple[int, ...] = ()
 
 
 def load_models(connection: Connection, model_ids: Sequence[str] | None = None) -> dict[str, Model]:
@@ -75,6 +79,7 @@ def load_models(connection: Connection, model_ids: Sequence[str] | None = None) 
             timeout_s=row.timeout_s,
             due=row.due,
             published=row.state == PUBLISHED,
+            retired=row.state == RETIRED,
             period=row.period,
             version=row.version,
         )
@@ -95,17 +100,34 @@ def used_periods(connection: Connection) -> list[str]:
     return [str(period) for period in connection.scalars(query)]
 
 
-def save(engine: Engine, file: ModelFile) -> LoadSummary:
-    """Stores what the file defines, all or nothing. Other models, and whether a model is published, do not change."""
+def save(
+    engine: Engine, file: ModelFile, disable_orphaned: Callable[[Connection, str], Sequence[int]] | None = None
+) -> LoadSummary:
+    """Stores what the file defines, all or nothing. Other models, and whether a model is published, do not change.
+
+    `disable_orphaned` disables subscriptions to KPIs that the file takes from its models.
+    """
 
     def work(connection: Connection) -> LoadSummary:
         # The counter is raised first, because its lock makes two saves wait for each other: the second one must check
         # its file against the models that the first one stored.
         bump(connection, VERSION_COUNTER)
         contents = check_file(file, _load_known_kpis(connection))
-        return _store_contents(connection, contents)
+        summary = _store_contents(connection, contents)
+        if disable_orphaned is None:
+            return summary
+        return replace(
+            summary, disabled_subscriptions=tuple(disable_orphaned(connection, f"{file.name} no longer defines it"))
+        )
 
     return transact(engine, work)
+
+
+def preview(connection: Connection, file: ModelFile) -> list[str]:
+    """The diff that loading the file would make; nothing is stored."""
+    contents = check_file(file, _load_known_kpis(connection))
+    stored = load_models(connection, [model.model_id for model in contents.models])
+    return list(describe_changes(connection, contents, stored))
 
 
 def publish(engine: Engine, model_id: str) -> bool:
@@ -123,7 +145,9 @@ def _set_state(engine: Engine, model_id: str, state: str) -> bool:
     published_at = utc_now() if state == PUBLISHED else None
     statement = (
         update(model)
-        .where(model.c.model_id == model_id, model.c.state != state)
+        .where(
+            model.c.model_id == model_id, model.c.state == PUBLISHED if published_at is None else model.c.state != state
+        )
         .values(state=state, published_at=published_at)
     )
 
@@ -150,7 +174,12 @@ def _load_known_kpis(connection: Connection) -> KnownKpis:
 def _store_contents(connection: Connection, contents: FileContents) -> LoadSummary:
     dependency, kpi, model = metrics_model_dependency, metrics_kpi, metrics_model
     ids = [each.model_id for each in contents.models]
-    known = set(connection.scalars(select(model.c.model_id).where(model.c.model_id.in_(ids))))
+    known = load_models(connection, ids)
+    new_versions = {
+        each.model_id: known[each.model_id].version + 1
+        for each in contents.models
+        if each.model_id in known and computes_differently(known[each.model_id], each)
+    }
     upsert(
         connection,
         model,
@@ -165,6 +194,9 @@ def _store_contents(connection: Connection, contents: FileContents) -> LoadSumma
                 "timeout_s": each.timeout_s,
                 "due": each.due,
                 "period": each.period,
+                "version": new_versions.get(
+                    each.model_id, known[each.model_id].version if each.model_id in known else 1
+                ),
             }
             for each in contents.models
         ],
@@ -196,4 +228,5 @@ def _store_contents(connection: Connection, contents: FileContents) -> LoadSumma
         new=tuple(model_id for model_id in ids if model_id not in known),
         updated=tuple(model_id for model_id in ids if model_id in known),
         computed=tuple(each.kpi_id for each in contents.computed),
+        new_versions=new_versions,
     )

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 PUBLISHED = "1"
 UNPUBLISHED = "0"
+# Arrivals no longer name the model; its values stay.
+RETIRED = "2"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Model:
     # by when the tables arrive, as models/due.py reads it
     due: str | None = None
     published: bool = False
+    retired: bool = False
     # the batches that the model's page in the UI has, one of partitions.PERIODS; None means every opTime
     period: str | None = None
     # grows with every change of SQL, KPIs, dimensions or source

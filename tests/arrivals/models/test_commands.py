@@ -59,7 +59,8 @@ def test_a_file_is_loaded_listed_published_and_loaded_again(engine: Engine, run:
     assert run("publish", "MODEL-01") == (0, "MODEL-01 is already published\n", "")
     other = GOOD.replace("DW_DIM_SHOP_D", "NEW_D").replace("kpi_id: KD1002", "kpi_id: KD1003")
     other = other.replace("KD1001 / KD1002", "KD1001 / KD1003").replace('    due: "08:30"\n', "")
-    assert run("load", write(other)) == (0, "updated: MODEL-01\ncomputed KPIs: KC2001\n", "")
+    loaded = "updated: MODEL-01\ncomputed KPIs: KC2001\nMODEL-01 is now version 2\n"
+    assert run("load", write(other)) == (0, loaded, "")
     assert json.loads(run("list", "--json")[1]) == {
         "id": "MODEL-01",
         "name": "Daily orders",

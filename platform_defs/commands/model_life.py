@@ -1,0 +1,96 @@
+"""`platform models rename|retire|delete|run`: changes of models after they were loaded, and their old batches."""
+
+import time
+from collections.abc import Mapping
+
+import click
+from sqlalchemy import Engine
+
+from platform_defs.arrivals.executions.old_batches import complete_batches, queue_again
+from platform_defs.arrivals.executions.task_log import TaskStatus, ended_tasks, recovery_tasks
+from platform_defs.arrivals.models import life
+from platform_defs.arrivals.op_time import batch_of
+from platform_defs.connections import open_database
+from platform_defs.settings import Settings
+from platform_defs.work.wake import wake
+
+LOOK_S = 0.5
+_model = click.argument("model_id", metavar="ID")
+
+
+@click.command("rename")
+@_model
+@click.argument("new_id", metavar="NEW_ID")
+def rename(model_id: str, new_id: str) -> None:
+    """Give a model another id, in its values, tasks and deliveries too. Refused while one of its batches runs."""
+    with open_database() as engine:
+        life.rename(engine, model_id, new_id)
+    click.echo(
+        f"{model_id} is now {new_id}. Change the file that you load it from; Dagster keeps the old asset's history"
+    )
+
+
+@click.command("retire")
+@_model
+def retire(model_id: str) -> None:
+    """Let arrivals no longer name the model. Its values stay; `publish` brings it back."""
+    with open_database() as engine:
+        new = life.retire(engine, model_id)
+    click.echo(f"{model_id} retired; its values stay" if new else f"{model_id} is already retired")
+
+
+@click.command("delete")
+@_model
+@click.option("--values", "with_values", is_flag=True, help="Delete its stored values too.")
+def delete(model_id: str, with_values: bool) -> None:
+    """Delete a model, its KPIs, and computed KPIs that build on them. Refused while one of its batches runs."""
+    with open_database() as engine:
+        deleted = life.remove(engine, model_id, with_values=with_values)
+    click.echo(f"{model_id} deleted with the KPIs {', '.join(deleted.kpis) or 'none'}")
+    click.echo(f"{deleted.values} values deleted" if with_values else "its values stay; --values deletes them too")
+    if deleted.disabled_subscriptions:
+        click.echo(f"disabled subscriptions: {', '.join(map(str, deleted.disabled_subscriptions))}")
+
+
+@click.command("run")
+@_model
+@click.option("--from", "first", required=True, metavar="OPTIME", help="The first batch.")
+@click.option("--to", "last", required=True, metavar="OPTIME", help="The last batch, included.")
+def run(model_id: str, first: str, last: str) -> None:
+    """Execute batches again whose tables have all arrived, after whatever arrivals make due. Exit 0 if all succeed."""
+    with open_database() as engine:
+        op_times = complete_batches(engine, model_id, batch_of(first), batch_of(last))
+        queued = queue_again(engine, model_id, op_times)
+        wake(Settings.load().home)
+        busy = [op_time for op_time in op_times if op_time not in queued]
+        click.echo(f"{len(queued)} batches queued" + (f", {len(busy)} are being executed already" if busy else ""))
+        failed = _follow(engine, queued)
+    if failed:
+        click.echo(f"{failed} of {len(queued)} batches failed", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _follow(engine: Engine, queued: Mapping[str, int]) -> int:
+    """Prints each batch when it has ended, and returns how many failed. What is tried again is waited for."""
+    waiting = {task_id: op_time for op_time, task_id in queued.items()}
+    failed = 0
+    while waiting:
+        ended = ended_tasks(engine, list(waiting))
+        again = recovery_tasks(engine, [task for task in ended.values() if task.status is TaskStatus.FAILED])
+        for task in ended.values():
+            op_time = waiting.pop(task.id)
+            if task.id in again:
+                waiting[again[task.id]] = op_time
+                continue
+            done = f"{len(queued) - len(waiting)}/{len(queued)}  {op_time}"
+            if task.status is TaskStatus.SUCCESS:
+                click.echo(f"{done}  {task.compute_count} rows, {task.storage_count} values")
+            else:
+                failed += 1
+                click.echo(f"{done}  FAILED: {task.message}")
+        if waiting:
+            time.sleep(LOOK_S)
+    return failed
+
+
+COMMANDS: tuple[click.Command, ...] = (rename, retire, delete, run)
