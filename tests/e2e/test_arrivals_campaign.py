@@ -61,6 +61,7 @@ class Campaign:
     mark: str
     dice: random.Random
     platform: Warm
+    key: str
     acknowledged: int = 0
     hits: Counter[str] = field(default_factory=Counter)
     child_kills: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -70,14 +71,13 @@ class Campaign:
 
     def post_arrivals(self, seed: int, count: int) -> None:
         """Posts until so many arrivals are acknowledged; what is not answered is posted again."""
-        dice = random.Random(seed)
+        dice, headers = random.Random(seed), {"Authorization": f"Bearer {self.key}"}
         with httpx.Client(timeout=5, trust_env=False) as client:
             while count:
                 body = {"srcTableName": f"{dice.choice(TABLES)}_{self.mark}", "opTime": dice.choice(BATCHES)}
                 with contextlib.suppress(httpx.HTTPError, OSError, ValueError, KeyError):
-                    up = self.platform.up
-                    headers = {"Authorization": f"Bearer {self.platform.key}"}
-                    answer = client.post(f"{up['api']}{PATH}", json=body, params={"wait": 0}, headers=headers)
+                    url = f"{self.platform.up['api']}{PATH}"
+                    answer = client.post(url, json=body, params={"wait": 0}, headers=headers)
                     if answer.status_code == 200:
                         count -= 1
                         self.acknowledged += 1
@@ -204,7 +204,7 @@ def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Campaig
         environment |= server_environment(url) | {"PLATFORM_SOURCE_SITE_URL": url.render_as_string(hide_password=False)}
     platform = Warm(home, tree, environment).until_ready()
     engine = open_engine(platform.environment.get("PLATFORM_DB_URL", f"sqlite:///{home}/platform.db"))
-    made = Campaign(home, tree, environment, engine, uuid.uuid4().hex[:8], random.Random(seed), platform)
+    made = Campaign(home, tree, environment, engine, uuid.uuid4().hex[:8], random.Random(seed), platform, platform.key)
     try:
         yield made
     finally:
