@@ -20,7 +20,7 @@ from dagster import (
     sensor,
 )
 from dagster._core.launcher.base import WorkerStatus
-from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._core.storage.tags import GRPC_INFO_TAG, RUN_KEY_TAG
 from sqlalchemy import Engine
 
 from assets.arrivals.jobs import arrival_report, model_run
@@ -92,7 +92,11 @@ def _tick(context: SensorEvaluationContext, engine: Engine, failures: list[str])
         failures += _close_launched_runs(context, engine, "the runner that it was launched for is not configured")
     elif _is_long_without_runner(context, datetime.now(UTC)):
         failures += _close_launched_runs(context, engine, "no runner has come back to execute it")
-    for row in _claim_waiting(engine, without=LAUNCHED_RUNS):
+    limit = ROWS_PER_TICK
+    if uses_runner:
+        # Cold runs take seconds of processor time each, and the runner may be back in a moment.
+        limit = min(limit, Settings.load().runner_slots - len(leases.rows_handed_to_dagster(engine)))
+    for row in _claim_waiting(engine, limit, without=LAUNCHED_RUNS):
         try:
             yield _run_request(row)
         except WorkError as error:  # A row that cannot be executed must not hold up the others.
@@ -139,20 +143,24 @@ def _close_launched_runs(context: SensorEvaluationContext, engine: Engine, reaso
         close_run_and_row(context.instance, engine, row, f"Not started: {reason}.", by=EndedBy.HOST)
 
     return for_each(
-        _claim_waiting(engine, only=LAUNCHED_RUNS), close, lambda row: f"the run of work {row.id} cannot be failed"
+        _claim_waiting(engine, ROWS_PER_TICK, only=LAUNCHED_RUNS),
+        close,
+        lambda row: f"the run of work {row.id} cannot be failed",
     )
 
 
-def _claim_waiting(engine: Engine, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> list[Work]:
-    return leases.claim(
-        engine, leases.DAGSTER, ROWS_PER_TICK, lease=None, waiting_for=PATIENCE, only=only, without=without
-    )
+def _claim_waiting(
+    engine: Engine, limit: int, *, only: Collection[str] | None = None, without: Collection[str] = ()
+) -> list[Work]:
+    if limit <= 0:
+        return []
+    return leases.claim(engine, leases.DAGSTER, limit, lease=None, waiting_for=PATIENCE, only=only, without=without)
 
 
 def _run_request(row: Work) -> RunRequest:
     launch = job_launch(row.kind, row.payload)
     return RunRequest(
-        run_key=f"work-{row.id}-{row.attempts}",
+        run_key=_run_key(row),
         job_name=launch.job_name,
         run_config=dict(launch.run_config),
         tags=launch.run_tags(row.id),
@@ -184,21 +192,54 @@ def _close_if_ended(
 ) -> None:
     """`patience` is how long Dagster may take to create and launch a run."""
     is_late = row.heartbeat_at is not None and datetime.now(UTC) - row.heartbeat_at > patience
-    if is_late and all(run.status is DagsterRunStatus.NOT_STARTED for run in runs):
-        for run in runs:
+    waiting = [run for run in runs if _waits_for_launch(instance, run)]
+    if is_late and all(run in waiting for run in runs if not _is_former(row, run)):
+        for run in waiting:
             instance.report_run_failed(run, message="Not started: Dagster created this run and never launched it.")
         leases.give_back(engine, leases.DAGSTER, [row.id])
         return
     for run in runs:
-        if (reason := _death_of(instance, run)) is not None:
+        reason = _superseded(instance, row, run) or _death_of(instance, run)
+        if reason is not None:
             instance.report_run_failed(run, message=reason)
-        elif run.status not in WORK_STATUS and run.status is not DagsterRunStatus.NOT_STARTED:
+        elif run.status not in WORK_STATUS and run not in waiting:
             leases.note_open_runs(engine, [row.id])
-    if runs and all(run.status in WORK_STATUS for run in runs):
+    has_run = any(not _is_former(row, run) for run in runs)
+    if has_run and all(run.status in WORK_STATUS for run in runs):
         last = next((run for run in runs if run.status is DagsterRunStatus.SUCCESS), runs[0])
         error = None if last.status is DagsterRunStatus.SUCCESS else f"run {last.run_id} is {last.status.value}"
         by = EndedBy.OPERATOR if last.status is DagsterRunStatus.CANCELED else EndedBy.HOST
         rows.finish(engine, row.id, WORK_STATUS[last.status], error=error, run_id=last.run_id, ended_by=by)
+
+
+def _superseded(instance: DagsterInstance, row: Work, run: DagsterRun) -> str | None:
+    """Why nobody will start a run that was made when the row was handed over before; None if somebody may.
+
+    Our launcher had given that run to the row, but the runner was gone again before it could execute it.
+    """
+    if _is_former(row, run) and _waits_for_launch(instance, run):
+        return "Not started: another run was made for its row of work."
+    return None
+
+
+def _waits_for_launch(instance: DagsterInstance, run: DagsterRun) -> bool:
+    """Whether nobody has begun to execute the run of a row that Dagster has.
+
+    Our launcher gives the run back to the row or starts it cold, which the run's tags show. So a run that is STARTING
+    without either was left by a process that died while it launched the run.
+    """
+    if run.status is DagsterRunStatus.STARTING and isinstance(instance.run_launcher, WarmRunLauncher):
+        return GRPC_INFO_TAG not in run.tags
+    return run.status in (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.QUEUED)
+
+
+def _is_former(row: Work, run: DagsterRun) -> bool:
+    """Whether the run was made when the row was handed over before, and not this time."""
+    return run.tags.get(RUN_KEY_TAG, _run_key(row)) != _run_key(row)
+
+
+def _run_key(row: Work) -> str:
+    return f"work-{row.id}-{row.attempts}"
 
 
 def _death_of(instance: DagsterInstance, run: DagsterRun) -> str | None:

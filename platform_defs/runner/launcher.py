@@ -84,9 +84,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             self._note_code_server(run)
             self._cold.launch_run(context)
             return
-        if _is_of_handed_over_row(run) and leases.take_back_from_dagster(
-            self._engine, int(run.tags[WORK_TAG]), run.run_id
-        ):
+        if _is_of_handed_over_row(run) and self._give_to_its_row(run):
             wake(home)
             return
         # The run needs definitions at least as new as they are now: its user may have just published what it executes.
@@ -101,6 +99,18 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             resource=read(self._engine, lambda connection: source_of_run(connection, run)),
         )
         wake(home)
+
+    def _give_to_its_row(self, run: DagsterRun) -> bool:
+        """Queues the row for which Dagster made the run, with this run; False if the row does not wait for one."""
+        work_id = int(run.tags[WORK_TAG])
+        before = rows.get(self._engine, work_id).run_id
+        if leases.take_back_from_dagster(self._engine, work_id, run.run_id) is None:
+            return False
+        superseded = None if before == run.run_id else self._instance.get_run_by_id(before)
+        if superseded is not None and not superseded.is_finished:
+            reason = "Not started: another run was made for its row of work."
+            self._instance.report_run_failed(superseded, message=reason)
+        return True
 
     def _note_code_server(self, run: DagsterRun) -> None:
         """Notes which process will execute a cold run, so that its death is noticed; only a process of this machine."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
-from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._core.storage.tags import GRPC_INFO_TAG, RUN_KEY_TAG
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
@@ -205,12 +205,13 @@ def test_a_row_that_two_runs_were_made_for_is_closed_when_both_have_ended(
     assert rows.get(engine, row.id).status is Status.FAILED
 
 
+@pytest.mark.parametrize("status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING])
 def test_a_run_that_dagster_created_and_never_launched_is_failed_and_its_row_waits_again(
-    engine: Engine, instance: DagsterInstance
+    engine: Engine, instance: DagsterInstance, status: DagsterRunStatus
 ) -> None:
     row = waiting_row(engine)
     tick(instance)
-    run = create_run_for_test(instance, job_name="selfcheck", tags={WORK_TAG: str(row.id)})
+    run = create_run_for_test(instance, job_name="selfcheck", status=status, tags={WORK_TAG: str(row.id)})
     tick(instance)
     assert rows.get(engine, row.id).status is Status.RUNNING
     with engine.begin() as connection:
@@ -218,6 +219,29 @@ def test_a_run_that_dagster_created_and_never_launched_is_failed_and_its_row_wai
     [again] = tick(instance)
     assert isinstance(again, RunRequest)
     found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    assert found.status is DagsterRunStatus.FAILURE
+
+
+def test_a_row_that_was_handed_over_again_does_not_wait_for_the_run_of_the_first_time(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    row = waiting_row(engine)
+    [first] = tick(instance)
+    assert isinstance(first, RunRequest)
+    tags = {WORK_TAG: str(row.id), RUN_KEY_TAG: str(first.run_key)}
+    never_started = create_run_for_test(instance, job_name="selfcheck", status=DagsterRunStatus.STARTING, tags=tags)
+    # our launcher gave the run to the row, and the runner was gone again
+    assert leases.take_back_from_dagster(engine, row.id, never_started.run_id)
+    [second] = tick(instance)
+    assert isinstance(second, RunRequest)
+    tags = {WORK_TAG: str(row.id), RUN_KEY_TAG: str(second.run_key)}
+    done = create_run_for_test(instance, job_name="selfcheck", status=DagsterRunStatus.SUCCESS, tags=tags)
+    tick(instance)
+    tick(instance)
+    closed = rows.get(engine, row.id)
+    assert (closed.status, closed.run_id) == (Status.SUCCEEDED, done.run_id)
+    found = instance.get_run_by_id(never_started.run_id)
     assert found is not None
     assert found.status is DagsterRunStatus.FAILURE
 
