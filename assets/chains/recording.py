@@ -1,7 +1,6 @@
 """The Dagster run of a drive: its job is built from the snapshot of the run that it drives, and from nothing else."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from dagster import DagsterInstance, JobDefinition, build_reconstructable_job
@@ -11,11 +10,15 @@ from assets.chains.driving import opened_engine
 from assets.chains.job_building import build_job
 from assets.chains.names import CHAIN_ID_TAG, CHAIN_TAG, VERSION_TAG, aliases, job_name
 from platform_defs.chains.dag import parse_snapshot
-from platform_defs.chains.runs.queries import get_run, list_drives, list_nodes
+from platform_defs.chains.runs.queries import get_run, list_drives
+from platform_defs.chains.runs.whole_run import node_statuses
 from platform_defs.chains.states import NodeStatus
 from platform_defs.runner.recorded_runs import PreparedRun
 from platform_defs.store.engine import read
 from platform_defs.store.tables.chains import job_chain_definition
+
+# The job of the run that this process records and then executes.
+_built: dict[str, JobDefinition] = {}
 
 
 def prepare_run(instance: DagsterInstance, engine: Engine, payload: Mapping[str, Any]) -> PreparedRun:
@@ -23,24 +26,26 @@ def prepare_run(instance: DagsterInstance, engine: Engine, payload: Mapping[str,
     run_id, drive_no = payload["run_id"], payload["drive_no"]
     run, name = _run_and_name(engine, run_id)
     dag = parse_snapshot(run.dag_json)
+    _built[run_id] = build_job(dag, name, tags=_job_tags(run))
+    statuses = read(engine, lambda connection: node_statuses(connection, run_id))
     alias_of = aliases(dag.by_id)
-    done = {node.node_id for node in list_nodes(engine, run_id) if node.status == NodeStatus.SUCCESS}
-    left = [alias_of[node.id] for node in dag.in_order if node.id not in done]
+    left = [alias_of[node.id] for node in dag.in_order if statuses[node.id] is not NodeStatus.SUCCESS]
     earlier = [drive.dagster_run_id for drive in list_drives(engine, run_id) if drive.drive_no < drive_no]
     recorded = [dagster_run_id for dagster_run_id in earlier if instance.has_run(dagster_run_id)]
     return PreparedRun(
         job=build_reconstructable_job(__name__, "job_of_run", (run_id,)),
         job_name=name,
         tags=_job_tags(run),
-        step_keys=left if done and left else None,
+        step_keys=left if 0 < len(left) < len(statuses) else None,
         parent_run_id=recorded[-1] if recorded else None,
         root_run_id=recorded[0] if recorded else None,
     )
 
 
-@lru_cache(maxsize=1)
 def job_of_run(run_id: str) -> JobDefinition:
-    """The job of a run, as its Dagster run names it. Cached: one process executes one run, but asks twice."""
+    """The job of a run, as its Dagster run names it."""
+    if run_id in _built:
+        return _built[run_id]
     with opened_engine() as engine:
         run, name = _run_and_name(engine, run_id)
         return build_job(parse_snapshot(run.dag_json), name, tags=_job_tags(run))

@@ -48,6 +48,8 @@ from platform_defs.work.rows import EndedBy
 PARALLEL = 8
 # How often the run is looked at while nothing happens here.
 POLL_S = 0.25
+# What is due already cannot start at present, e.g. because the run is being stopped.
+SHORTEST_PAUSE_S = 0.01
 # A drive whose nodes all wait gives its slot back, unless one of them is tried again within this time.
 SHORT_BACKOFF = timedelta(seconds=5)
 # How long attempts have to end when the process is told to end: less than the runner waits for the process.
@@ -243,7 +245,7 @@ class RunDriver:
         times = [self._board.due_at(row, now) for row in idle]
         times += [attempt.deadline for attempt in self._attempts if attempt.deadline and attempt.abandon_at is None]
         soonest = min(((at - now).total_seconds() for at in times), default=POLL_S)
-        return min(POLL_S, max(soonest, 0.001))
+        return min(POLL_S, max(soonest, SHORTEST_PAUSE_S))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
