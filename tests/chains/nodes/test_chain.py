@@ -1,14 +1,18 @@
 """The node type `chain`: sub-runs that real drivers execute, nested, failed, retried and stopped."""
 
 import threading
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Connection, Engine, select, update
 
 from platform_defs.chains.definitions import set_chain_enabled
+from platform_defs.chains.nodes.catalogue import node_types
+from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.port import NodeFailed, NodeStopped, Waiting
 from platform_defs.chains.runs.operations import retry_node, stop_run
-from platform_defs.store.tables.chains import job_run
+from platform_defs.chains.runs.starting import start_sub_run
+from platform_defs.store.tables.chains import job_run, job_run_node
 from tests.chains.nodes.attempts import Bench
 from tests.chains.nodes.drivers import Drivers, calling
 
@@ -109,6 +113,20 @@ class TestOneAttempt:
         drivers.chain("sub", {"id": "x", "type": "print"})
         bench.set_node(status="SUCCESS")
         with pytest.raises(NodeStopped):
+            bench.perform("chain", {"chain": "sub"})
+        assert drivers.runs() == 1
+
+    def test_a_node_that_is_completed_in_the_moment_of_the_start_starts_nothing(self, engine: Engine) -> None:
+        def start_late(connection: Connection, *names: Any, **values: Any) -> str:
+            complete = update(job_run_node).where(job_run_node.c.run_id == bench.run_id).values(status="SUCCESS")
+            connection.execute(complete)
+            return start_sub_run(connection, *names, **values)
+
+        drivers = Drivers(engine)
+        bench = Bench(engine, node_types(environment=NodeEnvironment(engine, start_sub_run=start_late)))
+        bench.begin()
+        drivers.chain("sub", {"id": "x", "type": "print"})
+        with pytest.raises(NodeStopped, match="no longer counts"):
             bench.perform("chain", {"chain": "sub"})
         assert drivers.runs() == 1
 

@@ -161,6 +161,15 @@ class TestAddresses:
             port = server.listener.getsockname()[1]
         assert set(connections) == {("127.0.0.1", port)}
 
+    def test_of_several_addresses_only_permitted_ones_are_connected_to(
+        self, bench: Open, connections: list[Any]
+    ) -> None:
+        with serving(answer(200, b"[]")) as server:
+            port = server.listener.getsockname()[1]
+            both = bench(lambda host, number: [METADATA, "127.0.0.1"])
+            assert both.artifact("http", {"url": f"http://mixed.example:{port}/"}) == []
+        assert connections == [("127.0.0.1", port)]
+
     def test_a_secret_of_the_platform(
         self, bench: Open, connections: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
