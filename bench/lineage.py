@@ -1,8 +1,8 @@
 """Benchmark of the lineage sink: events/s and latency on real events, gain of group commit, cost of a million rows.
 
 Run it as `python -m bench.lineage [--seconds 8] [--rows 1000000] [embedded] [servers]`. Load generator, API and servers
-share this machine, so the numbers contain all of them; each figure is of one API process. The load is the corpus of
-real events, made unique by run id and time.
+share this machine, so the numbers contain all of them. The load is the corpus of real events, made unique by run id and
+time; "repeating" events come from a few jobs whose runs say the same again, as in production.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, make_url
 
+from bench.cpu_times import CpuTimes
 from platform_defs.access.keys import issue_key
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.graph.open import open_graph
@@ -59,12 +61,17 @@ class Measured:
         return f"{self.rate:8.0f} events/s   p50 {self.p50_ms:6.1f} ms   p99 {self.p99_ms:6.1f} ms{failed}"
 
 
+# What Marquez 0.51 took on the same kind of machine with the same events and 64 clients.
+MARQUEZ_RATE, MARQUEZ_P50_MS = 53.0, 1085.0
+
+
 @dataclass(frozen=True)
 class Place:
     env: dict[str, str]
     url: URL
     tenant: Tenant
     key: str
+    ports: dict[str, int]
 
 
 # -- the load -------------------------------------------------------------------------------------------------------
@@ -81,8 +88,9 @@ def corpus() -> list[dict[str, Any]]:
 class Load:
     """Builds requests before the measurement begins, so that building them is not measured."""
 
-    def __init__(self, events: Sequence[dict[str, Any]]) -> None:
-        self._events = events
+    def __init__(self, events: Sequence[dict[str, Any]], *, repeating: bool = False) -> None:
+        # production repeats itself: few jobs, each with many runs
+        self._events = events[::10] if repeating else events
         self._chance = random.Random(1)
         self._time = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -121,13 +129,12 @@ async def _client(
         await writer.wait_closed()
 
 
-def measure(api: str, key: str, load: Load, clients: int, seconds: float) -> Measured:
-    parts = urlsplit(api)
-    assert parts.hostname
-    assert parts.port
+def measure(apis: str | Sequence[str], key: str, load: Load, clients: int, seconds: float) -> Measured:
+    """Clients take the API processes in turn."""
+    places = [urlsplit(api) for api in ([apis] if isinstance(apis, str) else apis)]
 
     def drive(count: int, seconds: float) -> tuple[list[float], list[int], float]:
-        requests = load.requests(count, parts.netloc, key)
+        requests = load.requests(count, places[0].netloc, key)
         times: list[float] = []
         failed: list[int] = []
 
@@ -135,8 +142,8 @@ def measure(api: str, key: str, load: Load, clients: int, seconds: float) -> Mea
             until = time.perf_counter() + seconds
             await asyncio.gather(
                 *(
-                    _client(str(parts.hostname), int(parts.port or 0), requests, until, times, failed)
-                    for _ in range(clients)
+                    _client(str(place.hostname), int(place.port or 0), requests, until, times, failed)
+                    for place in islice(cycle(places), clients)
                 )
             )
 
@@ -200,7 +207,10 @@ def _prepared(url: URL, home: Path, graph_url: str) -> Iterator[Place]:
         add_tenant(engine, tenant)
         key = issue_key(engine, "bench", {"lineage:write"}, tenant_id=tenant.id)
         env = environment(url, home, graph_url=graph_url, lineage_tenant_rate="0")
-        yield Place(env, url, tenant, key)
+        ports = {"MySQL": url.port or 3306} if url.host else {}
+        if graph_url != "embedded":
+            ports["Neo4j"] = urlsplit(graph_url).port or 7687
+        yield Place(env, url, tenant, key, ports)
         graph.for_tenant(tenant.id).clear()
     finally:
         graph.close()
@@ -292,9 +302,19 @@ def report(name: str, place: Place, seconds: float, rows: int) -> None:
     with serving(place.env) as api:
         warm_up(api.url, place.key, load)
         for clients in CLIENTS:
+            times = CpuTimes([api], place.ports)
             found = measure(api.url, place.key, load, clients, seconds)
             print(f"  {clients:3} clients              {found}")
+            print(f"                           {times.per_event(found.rate * (seconds + WARM_UP_S))}")
         empty = found
+        print(f"  rate / Marquez           {empty.rate / MARQUEZ_RATE:8.2f}   (aim: 6)")
+        print(f"  p99 / p50 of Marquez     {empty.p99_ms / MARQUEZ_P50_MS:8.2f}   (aim: below 1)")
+        with serving(place.env) as second:
+            both = [api.url, second.url]
+            for name, some in (("two processes", load), ("two, repeating", Load(corpus(), repeating=True))):
+                two = measure(both, place.key, some, 64, seconds)
+                print(f"   64, {name:14}      {two}")
+                print(f"  / one process {two.rate / empty.rate:5.2f}   / Marquez {two.rate / MARQUEZ_RATE:5.2f}")
         print(f"  peak memory of the API   {api.peak_memory() / MEBIBYTE:8.0f} MiB   (aim: under 300 MB)")
     with serving(place.env, group_events="1", linger_ms="0") as api:
         single = measure(api.url, place.key, load, 64, seconds)

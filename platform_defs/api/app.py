@@ -100,6 +100,7 @@ def close_services(app: FastAPI) -> None:
 
 def _open_services(app: FastAPI, context: ApiContext, drain: Drain) -> None:
     """Opens every system's service; if one cannot be opened, those before it are closed again."""
+    app.state.open_services = {}
     with ExitStack() as opened:
         for system in SYSTEMS:
             if system.open_service is not None:
@@ -107,6 +108,7 @@ def _open_services(app: FastAPI, context: ApiContext, drain: Drain) -> None:
                 opened.callback(service.close)
                 drain.callbacks.append(service.stop_waiting)
                 setattr(app.state, system.name, service)
+                app.state.open_services[system.name] = service
         app.state.services = opened.pop_all()
 
 

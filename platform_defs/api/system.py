@@ -28,6 +28,10 @@ class ApiContext:
 class Service(ABC):
     """The part of a system that lives as long as the API process, such as its threads and connection pools."""
 
+    def warmth(self) -> str:
+        """ "ok", or why the process should get no requests yet."""
+        return "ok"
+
     def stop_waiting(self) -> None:
         """Called when the process begins to stop: requests that only wait for another process must be answered now."""
         return

@@ -141,9 +141,15 @@ FULLTEXT_INDEXES = {
     "sql_fulltext": "FOR (n:SQL) ON EACH [n.content, n.summary, n.tags]",
 }
 
+# people look for a table by the name that they write in SQL
+RANGE_INDEXES = {
+    f"{kind.lower()}_qualified_name": f"FOR (n:{kind}) ON (n.tenantId, n.qualifiedName)" for kind in ("Table", "Column")
+}
+
 SCHEMA = {name: f"CREATE CONSTRAINT {name} IF NOT EXISTS {rule}" for name, rule in CONSTRAINTS.items()} | {
     name: f"CREATE FULLTEXT INDEX {name} IF NOT EXISTS {rule}" for name, rule in FULLTEXT_INDEXES.items()
 }
+SCHEMA |= {name: f"CREATE INDEX {name} IF NOT EXISTS {rule}" for name, rule in RANGE_INDEXES.items()}
 
 SHOW_INDEX_NAMES = "SHOW INDEXES YIELD name RETURN name"
 AWAIT_INDEXES = "CALL db.awaitIndexes($seconds)"

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Engine, select
 
 from platform_defs.graph.batch_store import OpenTransaction, Transactions
 from platform_defs.graph.embedded_store import EmbeddedStore
+from platform_defs.graph.port import GraphStore
 from platform_defs.graph.vocabulary import vector_label
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.graph import graph_node, graph_vector_index
@@ -61,6 +62,9 @@ class EmbeddedGraph:
             )
         )
         return label
+
+    def rehearse(self, tenant: int, work: Callable[[GraphStore], None]) -> None:
+        """Nothing to do: statements of a database in the same process, or of MySQL, need no warm-up."""
 
     def close(self) -> None:
         """Nothing to do: the engine is the caller's."""

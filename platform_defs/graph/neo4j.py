@@ -1,12 +1,13 @@
 """The connection to Neo4j: opening it, its schema, its transactions with bounded waits, and its errors."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from neo4j import GraphDatabase, ManagedTransaction, Record, unit_of_work
+from neo4j import GraphDatabase, ManagedTransaction, Record, Session, unit_of_work
 from neo4j.exceptions import (
     AuthError,
     ConfigurationError,
@@ -21,13 +22,17 @@ from neo4j.exceptions import (
 
 from platform_defs.errors import GraphError, one_line
 from platform_defs.graph import cypher
+from platform_defs.graph.batch_store import OpenTransaction
 from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphUnavailable
 from platform_defs.graph.neo4j_store import Neo4jStore
+from platform_defs.graph.port import GraphStore
 from platform_defs.graph.vocabulary import vector_label
 
 T = TypeVar("T")
 
 SCHEMA_TIMEOUT_S = 60
+# A server that has just started needs seconds for what takes milliseconds later.
+REHEARSAL_TIMEOUT_S = 30
 # of two processes that create the same constraint at once, one gets this error in spite of IF NOT EXISTS
 _SCHEMA_RACE = "AlreadyExists"
 _TIMED_OUT = ("TransactionTimedOut", "TransactionTimedOutClientConfiguration", "LockClientStopped", "Terminated")
@@ -50,6 +55,9 @@ class Neo4jGraph:
         self, url: str, *, user: str = "", password: str = "", timeouts: Timeouts | None = None, pool_size: int = 20
     ) -> None:
         self._timeouts = timeouts or Timeouts()
+        self.pool_size = pool_size
+        self.connections_in_use = 0
+        self._lock = threading.Lock()
         parts = urlsplit(url)
         self._name = f"Neo4j at {parts.scheme}://{parts.hostname}:{parts.port or 7687}"
         try:
@@ -89,16 +97,39 @@ class Neo4jGraph:
         )
         return label
 
+    def rehearse(self, tenant: int, work: Callable[[GraphStore], None]) -> None:
+        with (
+            self._translate_errors(),
+            self._session() as session,
+            session.begin_transaction(timeout=REHEARSAL_TIMEOUT_S) as transaction,
+        ):
+            # a ManagedTransaction is a Transaction without commit and rollback
+            handle = cast(ManagedTransaction, transaction)
+            work(Neo4jStore(tenant, OpenTransaction(handle)))
+            transaction.rollback()
+
     def close(self) -> None:
         self._driver.close()
 
     def write(self, work: Callable[[ManagedTransaction], T]) -> T:
-        with self._translate_errors(), self._driver.session() as session:
+        with self._translate_errors(), self._session() as session:
             return session.execute_write(unit_of_work(timeout=self._timeouts.transaction)(work))
 
     def read(self, work: Callable[[ManagedTransaction], T]) -> T:
-        with self._translate_errors(), self._driver.session() as session:
+        with self._translate_errors(), self._session() as session:
             return session.execute_read(unit_of_work(timeout=self._timeouts.transaction)(work))
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        """A session, which uses one connection of the pool."""
+        with self._lock:
+            self.connections_in_use += 1
+        try:
+            with self._driver.session() as session:
+                yield session
+        finally:
+            with self._lock:
+                self.connections_in_use -= 1
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -142,7 +173,7 @@ class Neo4jGraph:
         def work(tx: ManagedTransaction) -> list[Record]:
             return list(tx.run(statement, parameters))
 
-        with self._driver.session() as session:
+        with self._session() as session:
             return session.execute_write(work)
 
 

@@ -80,4 +80,7 @@ class Graph(Protocol):
         Returns the vector label that a node must carry to be found by it.
         """
 
+    def rehearse(self, tenant: int, work: Callable[[GraphStore], None]) -> None:
+        """Runs work on a tenant's graph in a transaction that is rolled back, so that the store is warm afterwards."""
+
     def close(self) -> None: ...

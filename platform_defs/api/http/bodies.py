@@ -16,6 +16,8 @@ PIECE = 256 * 1024
 MAX_DEPTH = 100
 # More than any known client needs; a body that arrives byte by byte must not occupy a request for ever.
 READ_TIMEOUT_S = 30.0
+# How much of a body that is too large is read and thrown away before it is refused.
+MAX_DISCARDED = 256 * 1024 * 1024
 
 
 async def json_body(request: Request) -> Any:
@@ -34,11 +36,17 @@ async def read_body(request: Request, limit: int) -> bytes:
             415, "Content-Encoding: expected gzip, identity or none at all", headers={"Accept-Encoding": "gzip"}
         )
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
-        raise _too_large(limit)
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
-            return await _read(request, limit, gzipped=encoding in ("gzip", "x-gzip"), sniff=encoding == "")
+            if declared.isdecimal() and int(declared) > limit:
+                await _discard(request, MAX_DISCARDED)
+                raise _too_large(limit)
+            try:
+                return await _read(request, limit, gzipped=encoding in ("gzip", "x-gzip"), sniff=encoding == "")
+            except ApiError as error:
+                if error.status == 413:
+                    await _discard(request, MAX_DISCARDED)
+                raise
     except TimeoutError:
         raise ApiError(
             408, f"expected the whole body within {READ_TIMEOUT_S:.0f} seconds", headers={"Connection": "close"}
@@ -65,6 +73,14 @@ def parse_json(body: bytes) -> Any:
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _check_depth(value)
     return value
+
+
+async def _discard(request: Request, limit: int) -> None:
+    """Reads the rest of a body that is too large: a client that is still sending would not see the answer."""
+    async for chunk in request.stream():
+        limit -= len(chunk)
+        if limit < 0:
+            return
 
 
 async def _read(request: Request, limit: int, *, gzipped: bool, sniff: bool) -> bytes:

@@ -5,6 +5,7 @@ A store that hangs must not make clients wait longer than the request's deadline
 
 import logging
 import math
+import threading
 from collections.abc import Sequence
 from functools import partial
 
@@ -17,7 +18,8 @@ from sqlalchemy.pool import QueuePool
 from platform_defs.access.principal import Principal
 from platform_defs.api.system import Service
 from platform_defs.errors import PlatformError
-from platform_defs.graph.neo4j import Timeouts
+from platform_defs.graph.embedded import EmbeddedGraph
+from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
 from platform_defs.graph.open import open_graph
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.intake import dead_letters
@@ -28,6 +30,7 @@ from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, Para
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.sink import Sink
+from platform_defs.lineage.sink.warm_up import warm_up
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small
 from platform_defs.settings import Settings
 from platform_defs.store.engine import Patience, open_engine, server_packet_limit, transact
@@ -43,8 +46,14 @@ MAX_LETTERS = 100
 REBUILD_AT_ONCE = 500
 # the default of max_allowed_packet on the oldest server that we support
 LEAST_PACKET = 4 * 1024 * 1024
+# seconds between two attempts to warm up a graph that does not answer
+WARM_UP_AGAIN_S = 1.0
 # Timeouts as shares of the request's deadline: if a store does not answer, the client gets its 503 before the deadline.
 STATEMENT, POOL, RETRY = 3 / 4, 1 / 2, 1 / 4
+
+
+# graphs that this process has warmed up before
+_WARM: set[str] = set()
 
 
 class LineageService(Service):
@@ -82,6 +91,14 @@ class LineageService(Service):
             if settings.graph_url == "embedded"
             else ParallelCommitter(self._engine, self._graph, self.metrics)
         )
+        self._closing = threading.Event()
+        self._warmer = threading.Thread(target=self._warm_up, name="lineage-warm-up", daemon=True)
+        self._graph_url = settings.graph_url
+        self.is_warm = isinstance(self._graph, EmbeddedGraph) or settings.graph_url in _WARM
+        if isinstance(self._graph, Neo4jGraph):
+            self.metrics.watch_graph_pool(self._graph)
+            if not self.is_warm:
+                self._warmer.start()
         self.buckets = TokenBuckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
         self.sink = Sink(
             committer,
@@ -91,6 +108,22 @@ class LineageService(Service):
             rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
             ping=self._ping,
         )
+
+    def _warm_up(self) -> None:
+        """Runs in a thread of its own from the start, until the graph is warm."""
+        while not self._closing.is_set():
+            try:
+                self.is_warm = warm_up(self._graph, stop=self._closing.is_set)
+                if self.is_warm:
+                    _WARM.add(self._graph_url)
+                return
+            except Exception:
+                log.warning("the graph could not be warmed up yet", exc_info=True)
+                self._closing.wait(WARM_UP_AGAIN_S)
+
+    def warmth(self) -> str:
+        """For /readyz: the first events after a cold start would take longer than a request may."""
+        return "ok" if self.is_warm else "the graph is warming up"
 
     def keep_refusals(self, principal: Principal, refusals: Sequence[Refusal], *, omitted: int = 0) -> None:
         """Stores dead letters. If the database is down they are lost: the client gets its 400 all the same."""
@@ -108,6 +141,9 @@ class LineageService(Service):
         self._graph.ping()
 
     def close(self) -> None:
+        self._closing.set()
+        if self._warmer.ident is not None:
+            self._warmer.join()
         self.sink.close()
         self._graph.close()
         self._engine.dispose()

@@ -96,6 +96,9 @@ async def healthz() -> dict[str, str]:
 async def readyz(request: Request) -> JSONResponse:
     readiness: Readiness = request.app.state.readiness
     parts = await readiness.check()
+    for name, service in request.app.state.open_services.items():
+        if (warmth := service.warmth()) != "ok":
+            return JSONResponse({"error": f"{name}: {warmth}", "checks": parts}, status_code=503)
     wrong = [f"{name}: {state}" for name, state in parts.items() if state != "ok" and name in NEEDED]
     if wrong:
         return JSONResponse({"error": "; ".join(wrong), "checks": parts}, status_code=503)

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from platform_defs.graph.neo4j import Neo4jGraph
+
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -74,6 +76,19 @@ class SinkMetrics:
         self.connections_max = Gauge(
             "platform_lineage_pool_connections_max", "Size of the sink's database pool.", registry=registry
         )
+
+        self.graph_connections = Gauge(
+            "platform_lineage_graph_pool_connections",
+            "Connections of the sink's Neo4j pool that are in use.",
+            registry=registry,
+        )
+        self.graph_connections_max = Gauge(
+            "platform_lineage_graph_pool_connections_max", "Size of the sink's Neo4j pool.", registry=registry
+        )
+
+    def watch_graph_pool(self, graph: Neo4jGraph) -> None:
+        self.graph_connections.set_function(lambda: graph.connections_in_use)
+        self.graph_connections_max.set(graph.pool_size)
 
     def watch_pool(self, in_use: Callable[[], int], size: int) -> None:
         self.connections.set_function(in_use)
