@@ -13,6 +13,9 @@ from typing import Any, TypeAlias
 from platform_defs.canonical import canonical_hash
 from platform_defs.graph.asset_kinds import ASSET_KINDS
 
+# The kind of a ref that is no asset: somebody who makes statements, such as a job. It is remembered, but never shown.
+SPEAKER = "speaker"
+
 
 @lru_cache(maxsize=1 << 16)
 def _id(kind: str, name: tuple[str, ...]) -> str:
@@ -45,8 +48,32 @@ class Ref:
 
 @lru_cache(maxsize=1 << 16)
 def _parent(kind: str, name: tuple[str, ...]) -> Ref | None:
+    if kind == SPEAKER:
+        return None
     above = ASSET_KINDS[kind].above
     return None if above is None else Ref(above, name[:-1])
+
+
+# Neo4j refuses to index longer texts.
+MAX_QUALIFIED_NAME = 4000
+
+
+def name_props(ref: Ref) -> dict[str, str]:
+    """Properties of tables and columns that follow from the name: `namespace`, and `qualifiedName` as people write it.
+
+    Parts that only fill in for a missing catalog or schema are left out; a path stays a path.
+    """
+    if ref.kind not in ("table", "column"):
+        return {}
+    namespace, catalog, schema, *rest = ref.name
+    parts = [] if catalog == namespace else [catalog]
+    if schema.endswith("/"):
+        rest = [f"{'' if schema == './' else schema}{rest[0]}", *rest[1:]]
+    else:
+        parts.append(schema)
+    qualified = ".".join([*parts, *rest])
+    props = {"namespace": namespace, "qualifiedName": qualified}
+    return {name: text for name, text in props.items() if len(text) <= MAX_QUALIFIED_NAME}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +149,27 @@ class ColumnsUnlinked:
     types: frozenset[str]
 
 
-Fact: TypeAlias = Exists | Dropped | Renamed | ColumnSet | Linked | Unlinked | LinkSet | ColumnsUnlinked
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What one event of a job's run says. It counts as long as the job's newer runs do not replace it.
+
+    speaker: the job, or the producer of dataset events about one table. completes: the event is a COMPLETE.
+    written and read: columns of output and input tables, with their properties. links: edges of the types INPUT_OF,
+    OUTPUT_TO and DERIVES_FROM. outputs: all output tables. names_dataset: the event has any dataset at all.
+
+    The merge of statements is described in merge/speakers.py.
+    """
+
+    speaker: Ref
+    run: str
+    completes: bool
+    names_dataset: bool
+    outputs: tuple[Ref, ...] = ()
+    written: tuple[Exists, ...] = ()
+    read: tuple[Exists, ...] = ()
+    links: tuple[Linked, ...] = ()
+    # filled by merge/speakers.py, which needs the same encoding of a statement several times
+    encoded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+
+Fact: TypeAlias = Exists | Dropped | Renamed | ColumnSet | Linked | Unlinked | LinkSet | ColumnsUnlinked | Statement

@@ -12,9 +12,11 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Row, select
 
+from platform_defs.access.principal import SourceType
 from platform_defs.canonical import sha256_hex
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import Dataset, parse_event
+from platform_defs.lineage.extract.gravitino.operations import operation_of
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_cursor, lineage_events
@@ -145,6 +147,7 @@ def _read_new_events(engine: Engine, after_id: int, before: datetime) -> Iterato
                 _events.job_name,
                 _events.event,
                 _events.created_at,
+                _events.source_type,
             )
             .where(_events.id > last)
             .order_by(_events.id)
@@ -166,6 +169,9 @@ def _observations_of(row: Row[Any]) -> Iterator[Observation]:
     except EventRefused as error:
         # An earlier version accepted this event. The events after it must not wait for it.
         log.warning("event %d of tenant %d is not observed: %s", row.id, row.tenant_id, error)
+        return
+    # Gravitino also sends catalogs, schemas, metrics and tags as datasets, which are no tables
+    if row.source_type == SourceType.GRAVITINO and not (operation_of(event) or "").endswith("_table"):
         return
     single = () if event.dataset is None else (event.dataset,)
     # Inputs come first: if the same event also writes the table, the caller keeps the later observation, the write.

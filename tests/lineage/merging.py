@@ -11,6 +11,7 @@ from platform_defs.graph.model import BatchResult, Edge, EdgeKey, Node, Operatio
 from platform_defs.graph.port import GraphStore, GraphTransaction
 from platform_defs.graph.steps import merge_props
 from platform_defs.lineage.facts import (
+    SPEAKER,
     ColumnSet,
     ColumnsUnlinked,
     Dropped,
@@ -20,6 +21,7 @@ from platform_defs.lineage.facts import (
     LinkSet,
     Ref,
     Renamed,
+    Statement,
     Unlinked,
 )
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
@@ -191,6 +193,65 @@ plain_events = st.one_of(
     st.builds(lambda table, *link: [*underived(table), *derived(*link)], tables, columns, columns, st.just("DIRECT")),
     st.builds(lambda ref, name: [Dropped(ref), *exists(column(ref, name), {})], tables, names),
 )
+JOBS = [Ref(SPEAKER, ("job", "n", name)) for name in ("j", "k")]
+
+
+def stated(
+    job: Ref,
+    run: str,
+    kind: str,
+    sql: Ref,
+    source: Ref,
+    target: Ref,
+    written: Mapping[str, Mapping[str, Any]],
+    pairs: Sequence[tuple[str, str]],
+    extras: Sequence[str],
+) -> list[Fact]:
+    """An event of a run: source, target and SQL exist; the rest is a statement. extras: what it leaves out or adds."""
+    if "empty" in extras:
+        return [Statement(job, run, kind == "COMPLETE", names_dataset=False)]
+    links = [Linked("INPUT_OF", source, sql)]
+    columns: dict[str, Mapping[str, Any]] = {}
+    read: dict[Ref, Exists] = {column(source, "w"): Exists(column(source, "w"), "Column", {"dataType": kind})}
+    if "input only" not in extras:
+        links.append(Linked("OUTPUT_TO", sql, target))
+        columns = {**{end: {} for _, end in pairs}, **written}
+        for begin, end in pairs:
+            read.setdefault(column(source, begin), Exists(column(source, begin), "Column"))
+            links.append(Linked("DERIVES_FROM", column(target, end), column(source, begin), {"type": job.name[-1]}))
+        if "whole" in extras:
+            links.append(Linked("DERIVES_FROM", target, column(source, "w")))
+    given = {column(target, name): Exists(column(target, name), "Column", props) for name, props in columns.items()}
+    statement = Statement(
+        job,
+        run,
+        kind == "COMPLETE",
+        names_dataset=True,
+        outputs=() if "input only" in extras else (target,),
+        written=tuple(given.values()),
+        read=tuple(one for ref, one in read.items() if ref not in given),
+        links=tuple(links),
+    )
+    return [Exists(source, "Table"), Exists(target, "Table"), Exists(sql, "SQL"), statement]
+
+
+def statements(jobs: Sequence[Ref], some: st.SearchStrategy[Ref]) -> st.SearchStrategy[list[Fact]]:
+    typed = st.fixed_dictionaries({}, optional={"dataType": st.sampled_from(["p", "q"])})
+    x_or_y = st.sampled_from(["x", "y"])
+    return st.builds(
+        stated,
+        st.sampled_from(jobs),
+        st.sampled_from(["r1", "r2", "r3"]),
+        st.sampled_from(["START", "COMPLETE", "COMPLETE"]),
+        st.sampled_from(SQLS),
+        some,
+        some,
+        st.dictionaries(x_or_y, typed, max_size=2),
+        st.lists(st.tuples(x_or_y, x_or_y), max_size=2, unique=True),
+        st.lists(st.sampled_from(["empty", "input only", "whole"]), max_size=1),
+    )
+
+
 renames = st.one_of(
     st.builds(lambda ref, new: [Renamed(ref, new), Exists(new, "Table")], tables, tables),
     st.builds(lambda ref, new: [Renamed(ref, new)], tables, tables),
@@ -283,4 +344,22 @@ moving_events = st.one_of(
     st.builds(lambda ref: [Linked("INPUT_OF", ref, SQLS[0]), Exists(SQLS[0], "SQL")], _two),
     st.builds(lambda ref, new: [Renamed(ref, new)], _two, _two),
     st.builds(lambda table: [Renamed(column(table, "x"), column(table, "y"))], _two),
+)
+
+# Statements of jobs: alone, with a catalog that drops what jobs say, and with renames.
+_one_table = st.sampled_from(TABLES[:2])
+spoken_events = statements(JOBS, _one_table)
+spoken_and_dropped_events = st.one_of(
+    spoken_events,
+    spoken_events,
+    st.builds(loaded, st.just(TABLES[0]), st.just({}), st.sampled_from([{"x": {}}, {"x": {"dataType": "c"}, "y": {}}])),
+    st.builds(underived, _one_table),
+    st.builds(lambda ref: [Dropped(ref)], st.sampled_from([TABLES[0], SCHEMAS[0], column(TABLES[0], "x"), SQLS[0]])),
+    st.builds(lambda ref: [Unlinked("INPUT_OF", ref, SQLS[0])], _one_table),
+)
+spoken_and_moved_events = st.one_of(
+    spoken_events,
+    spoken_events,
+    st.builds(lambda ref, new: [Renamed(ref, new)], _one_table, _one_table),
+    st.builds(lambda ref: [Dropped(ref)], _one_table),
 )

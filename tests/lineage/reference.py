@@ -1,6 +1,6 @@
 """A slow reference for the merge: computes the graph from the whole set of events at once and remembers nothing."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from platform_defs.access.tenants import Tenant
@@ -17,7 +17,9 @@ from platform_defs.lineage.facts import (
     LinkSet,
     Ref,
     Renamed,
+    Statement,
     Unlinked,
+    name_props,
 )
 from platform_defs.lineage.sink.apply import EventFacts
 
@@ -41,6 +43,63 @@ class Reference:
             for at, fact in self.facts
             for link in (fact.links if isinstance(fact, LinkSet) else [fact] if isinstance(fact, Linked) else [])
         ]
+
+    def _claims(self) -> Iterator[tuple[str, str, Exists | Linked, str]]:
+        """What live statements claim: (speaker, stamp, claim, kind), by the rules of merge/speakers.py."""
+        speakers: dict[Ref, list[tuple[str, Statement]]] = {}
+        for at, fact in self.facts:
+            if isinstance(fact, Statement):
+                speakers.setdefault(fact.speaker, []).append((at, fact))
+        for speaker, said in speakers.items():
+            yield from ((speaker.id, *claim) for claim in self._claims_of(said))
+
+    def _claims_of(self, said: list[tuple[str, Statement]]) -> Iterator[tuple[str, Exists | Linked, str]]:
+        done: dict[str, str] = {}
+        for run in {one.run for _, one in said if one.names_dataset}:
+            done[run] = max((at for at, one in said if one.run == run and one.completes), default="")
+        current = max(done.values(), default="")
+
+        def tables(run: str, kind: str) -> set[Ref | None]:
+            return {self._table_now(table, at) for at, one in said if one.run == run for table in _tables(one, kind)}
+
+        def newest(replaces: Callable[[str], bool]) -> str:
+            return max((at for run, at in done.items() if at and replaces(run)), default="")
+
+        def columns_since(table: Ref) -> str:
+            return newest(lambda run: table in tables(run, "written"))
+
+        def lineage_since(table: Ref) -> str:
+            return newest(lambda run: table in tables(run, "lineage") or table not in tables(run, "outputs"))
+
+        for at, one in said:
+            effective = max(at, done.get(one.run, ""))
+            for column in one.read:
+                yield at, column if effective >= current else Exists(column.ref, "Column"), "read"
+            for column in one.written:
+                table = self._table_now(_above(column.ref), at)
+                if table is not None and effective >= columns_since(table):
+                    yield at, column, "written"
+            for link in one.links:
+                table = self._table_now(_above(link.source), at) if link.type == "DERIVES_FROM" else None
+                since = current if link.type != "DERIVES_FROM" else "~" if table is None else lineage_since(table)
+                if effective >= since:
+                    yield at, link, "link"
+
+    def _table_now(self, table: Ref, at: str) -> Ref | None:
+        """The table's name now; None if it was dropped before another one got its name."""
+        while True:
+            moves = [
+                (stamp, fact)
+                for stamp, fact in self.facts
+                if isinstance(fact, Renamed) and fact.ref != fact.new and stamp > at and table in (fact.ref, fact.new)
+            ]
+            if not moves:
+                return table
+            until, move = moves[0]
+            dropped = [stamp for stamp, fact in self.facts if isinstance(fact, Dropped) and fact.ref in _path(table)]
+            if move.ref != table and any(at < stamp < until for stamp in dropped):
+                return None
+            table, at = (move.new if move.ref == table else table), until
 
     def lines(self) -> list[str]:
         return list(graph_lines(self))  # type: ignore[arg-type]
@@ -101,6 +160,9 @@ class Reference:
                 yield from ((at, column) for column in fact.columns)
             elif isinstance(fact, Renamed) and fact.ref != fact.new:
                 yield from ((at, Exists(above, "")) for above in _path(fact.new)[1:])
+        for _, at, claim, _ in self._claims():
+            if isinstance(claim, Exists):
+                yield at, Exists(claim.ref, "Column")
 
     def _nodes(self) -> dict[Ref | None, Node]:
         found: dict[Ref, dict[str, Any]] = {}
@@ -117,13 +179,34 @@ class Reference:
                 left_out |= {name for name in said.props if name.startswith("properties.")}
             props |= {name: value for name, value in said.props.items() if name not in left_out}
             labels[ref] = LABELS.get(ref.kind) or said.label
+        for ref, props in self._claimed_props().items():
+            found[ref] = {**props, **found[ref]}
         own = Node(str(self.tenant.id), {"Tenant"}, {"code": self.tenant.code, "name": self.tenant.name})
         nodes: dict[Ref | None, Node] = {None: own}
         for ref, props in found.items():
             if ref.kind in NAMED:
                 props["name"] = ref.name[-1]
+                props |= name_props(ref)
             nodes[ref] = Node(ref.id, {labels[ref], "Knowledge"}, _shown(props))
         return nodes
+
+    def _claimed_props(self) -> dict[Ref, dict[str, Any]]:
+        """Properties that claims give to columns: writers before readers, then by speaker."""
+        columns: dict[Ref, list[tuple[bool, str, dict[str, Any]]]] = {}
+        for who, at, claim, kind in self._claims():
+            if isinstance(claim, Exists) and not self._dead(claim.ref, at):
+                props = {name: value for name, value in claim.props.items() if name != "name" and value is not None}
+                columns.setdefault(self._now(claim.ref, at), []).append((kind == "written", who, props))
+        merged: dict[Ref, dict[str, Any]] = {}
+        for ref, given in columns.items():
+            merged[ref] = {}
+            # of several speakers the first one counts
+            speakers = {(writes, who) for writes, who, _ in given}
+            for speaker in sorted(speakers, key=lambda one: (one[0], _last(one[1]))):
+                # if one speaker contradicts itself, the text of the value decides
+                for _, _, props in sorted((one for one in given if one[:2] == speaker), key=_text):
+                    merged[ref] |= props
+        return merged
 
     def _derived(self, nodes: dict[Ref | None, Node]) -> Iterator[Edge]:
         for ref in nodes:
@@ -140,14 +223,25 @@ class Reference:
         for at, link in said:
             if not (self._dead(link.source, at) or self._dead(link.target, at) or self._replaced(link, at)):
                 newest[link.type, self._now(link.source, at), self._now(link.target, at)] = link
-        for (type, source, target), link in newest.items():
-            if isinstance(link, Linked) and source in nodes and target in nodes:
-                yield Edge(type, source.id, target.id, dict(link.props))
+        shown = {key: dict(link.props) for key, link in newest.items() if isinstance(link, Linked)}
+        for _, at, claim, _ in sorted(self._claims(), key=lambda one: one[0]):
+            if isinstance(claim, Linked) and not (
+                self._dead(claim.source, at) or self._dead(claim.target, at) or self._replaced(claim, at)
+            ):
+                key = claim.type, self._now(claim.source, at), self._now(claim.target, at)
+                if not any(stamp > at and self._cuts(cut, stamp, key) for stamp, cut in cuts):
+                    shown.setdefault(key, dict(claim.props))
+        for (type, source, target), props in shown.items():
+            if source in nodes and target in nodes:
+                yield Edge(type, source.id, target.id, props)
+
+    def _cuts(self, cut: Unlinked, at: str, key: tuple[str, Ref, Ref]) -> bool:
+        return (cut.type, self._now(cut.source, at), self._now(cut.target, at)) == key
 
     def _replaced(self, link: Linked | Unlinked, at: str) -> bool:
         return any(
             (isinstance(fact, LinkSet) and link.type in fact.types and fact.source == name)
-            or (isinstance(fact, ColumnsUnlinked) and link.type in fact.types and fact.table == name.parent)
+            or (isinstance(fact, ColumnsUnlinked) and link.type in fact.types and fact.table in (name, name.parent))
             for name, fact in self._later(link.source, at)
         )
 
@@ -170,6 +264,27 @@ def _shown(props: dict[str, Any]) -> dict[str, Any]:
 
 def _path(ref: Ref) -> list[Ref]:
     return [ref] if ref.parent is None else [ref, *_path(ref.parent)]
+
+
+def _above(ref: Ref) -> Ref:
+    return ref.parent if ref.kind == "column" and ref.parent is not None else ref
+
+
+def _tables(statement: Statement, kind: str) -> list[Ref]:
+    if kind == "outputs":
+        return list(statement.outputs)
+    if kind == "written":
+        return [_above(column.ref) for column in statement.written]
+    return [_above(link.source) for link in statement.links if link.type == "DERIVES_FROM"]
+
+
+def _text(given: tuple[bool, str, dict[str, Any]]) -> str:
+    return str(given[2].get("dataType", ""))
+
+
+def _last(text: str) -> tuple[int, ...]:
+    """Sorts texts from the last to the first."""
+    return tuple(-ord(letter) for letter in text)
 
 
 def _has_column(fact: ColumnSet, column: Ref) -> bool:

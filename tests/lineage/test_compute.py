@@ -10,7 +10,17 @@ from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import Dataset, parse_event
 from platform_defs.lineage.extract.compute.names import logical_table
 from platform_defs.lineage.extract.facts_of import Extraction, facts_of
-from platform_defs.lineage.facts import ColumnSet, ColumnsUnlinked, Dropped, Exists, Linked, LinkSet, Ref
+from platform_defs.lineage.facts import (
+    SPEAKER,
+    ColumnSet,
+    ColumnsUnlinked,
+    Dropped,
+    Exists,
+    LinkSet,
+    Ref,
+    Renamed,
+    Statement,
+)
 from tests.lineage.wire import at_catalog, dataset, facet, gravitino, run_event, schema
 
 PG = "postgres://db:5432"
@@ -24,16 +34,26 @@ def table(*names: str) -> Ref:
     return Ref("table", names)
 
 
+def statement(found: Extraction) -> Statement:
+    (said,) = [fact for fact in found.facts if isinstance(fact, Statement)]
+    return said
+
+
+def columns(given: tuple[Exists, ...]) -> dict[str, dict[str, Any]]:
+    """table.column -> properties."""
+    return {".".join(column.ref.name[-2:]): dict(column.props) for column in given}
+
+
 def links(found: Extraction, kind: str) -> list[tuple[Ref, Ref]]:
-    return [(fact.source, fact.target) for fact in found.facts if isinstance(fact, Linked) and fact.type == kind]
+    return [(link.source, link.target) for link in statement(found).links if link.type == kind]
 
 
 def derived(found: Extraction) -> dict[tuple[str, str], dict[str, Any]]:
     """(output column, input column) -> properties of the edge. A column is given as (table, column)."""
     return {
-        (".".join(fact.source.name[-2:]), ".".join(fact.target.name[-2:])): dict(fact.props)
-        for fact in found.facts
-        if isinstance(fact, Linked) and fact.type == "DERIVES_FROM"
+        (".".join(link.source.name[-2:]), ".".join(link.target.name[-2:])): dict(link.props)
+        for link in statement(found).links
+        if link.type == "DERIVES_FROM"
     }
 
 
@@ -65,6 +85,9 @@ def existing(found: Extraction, ref: Ref) -> dict[str, Any] | None:
         ("gravitino://lake/hive", "sales.orders", ("lake", "hive", "sales", "orders")),
         ("gravitino://tenant/7/lake/hive", "sales.orders.v1", ("lake", "hive", "sales", "orders.v1")),
         ("gravitino://lake", "hive.sales.orders", ("lake", "hive", "sales", "orders")),
+        ("file:/wh", "default.t2", ("file:/wh", "file:/wh", "default", "t2")),
+        ("hdfs://h/user/wh", "default.t2", ("hdfs://h/user/wh", "hdfs://h/user/wh", "default", "t2")),
+        ("arn:aws:glue:eu:1", "table/db/t", ("arn:aws:glue:eu:1", "arn:aws:glue:eu:1", "db", "t")),
     ],
 )
 def test_a_dataset_is_a_logical_table_by_its_own_names(namespace: str, name: str, names: tuple[str, ...]) -> None:
@@ -84,7 +107,8 @@ def symlinks(namespace: str | None, name: str, kind: str = "TABLE") -> dict[str,
         (symlinks("hive://h", "hive.sales.orders"), "gravitino://tenant/7/lake", ("lake", "hive", "sales", "orders")),
         (symlinks("hive://h", "sales.orders"), "gravitino://lake/hive", ("lake", "hive", "sales", "orders")),
         (symlinks("hive://h", "sales.orders"), "gravitino://lake", ("hive://h", "hive://h", "sales", "orders")),
-        (symlinks(None, "a.b.c"), "prod", ("s3://b", "s3://b", "./", "a.b.c")),
+        (symlinks(None, "a.b.c"), "prod", ("s3://b", "a", "b", "c")),
+        (symlinks("file:/wh", "default.t2"), "prod", ("file:/wh", "file:/wh", "default", "t2")),
         (symlinks("hive://h", "a.b", "VIEW"), "prod", ("s3://b", "s3://b", "wh/", "orders")),
         (symlinks("hive://h", "a.b") | {"_deleted": True}, "prod", ("s3://b", "s3://b", "wh/", "orders")),
     ],
@@ -130,11 +154,12 @@ def with_sql(query: str, job: str = "daily", **sql: Any) -> dict[str, Any]:
     return run_event(job={"namespace": "prod", "name": job, "facets": {"sql": {"query": query, **sql}}})
 
 
-def test_one_text_in_one_dialect_is_one_node_whichever_job_runs_it() -> None:
+def test_one_text_of_one_job_is_one_node_and_another_jobs_is_not() -> None:
     node = extracted(with_sql("select 1")).sql
     assert node is not None
-    assert extracted(with_sql("\n select 1 ", job="other")).sql == node
-    assert extracted(with_sql("select 1", dialect="spark")).sql != node
+    assert extracted(with_sql("\n select\t 1 ; ")).sql == node
+    assert extracted(with_sql("select 1", dialect="spark")).sql == node
+    assert extracted(with_sql("select 1", job="other")).sql != node
     assert extracted(with_sql("select 2")).sql != node
 
 
@@ -149,7 +174,10 @@ def test_a_job_without_text_has_a_node_of_its_own_so_that_table_lineage_is_not_l
 
 
 def test_an_event_without_tables_and_text_says_nothing() -> None:
-    assert extracted(run_event()) == Extraction(())
+    assert statement(extracted(run_event(eventType="COMPLETE"))) == Statement(
+        Ref(SPEAKER, ("job", "prod", "daily")), run_event()["run"]["runId"], completes=True, names_dataset=False
+    )
+    assert extracted(run_event(eventType="START")) == Extraction(())
     assert extracted(with_sql("  ")).sql is None
     assert extracted(with_sql("select 1", _deleted=True)).sql is None
 
@@ -164,7 +192,8 @@ def test_a_dataset_event_describes_its_table_and_ran_nothing() -> None:
     found = extracted({"eventTime": "2024-05-01", "dataset": about})
     assert found.sql is None
     assert existing(found, table(PG, "d", "s", "a")) == {"name": "a", "description": "all"}
-    assert any(isinstance(fact, ColumnSet) for fact in found.facts)
+    assert columns(statement(found).written) == {"a.id": {"name": "id", "dataType": "int"}}
+    assert statement(found).completes
 
 
 @pytest.mark.parametrize(
@@ -188,16 +217,37 @@ def test_the_dialect_is_told_by_the_facets(job_facets: Any, run_facets: Any, dia
 # schemas and deleted facets
 
 
-def test_a_writer_says_all_columns_and_a_reader_only_some() -> None:
+def test_columns_are_written_or_read_and_no_job_says_all_of_them() -> None:
     raw = run_event(
         inputs=[dataset(PG, "d.s.a", schema=schema("x"))], outputs=[dataset(PG, "d.s.b", schema=schema("y"))]
     )
     found = extracted(raw)
-    sets = [fact for fact in found.facts if isinstance(fact, ColumnSet)]
-    assert [fact.table for fact in sets] == [table(PG, "d", "s", "b")]
-    assert [column.ref.name[-1] for column in sets[0].columns] == ["y"]
-    assert existing(found, Ref("column", (PG, "d", "s", "a", "x"))) == {"name": "x", "dataType": "int"}
-    assert existing(found, Ref("column", (PG, "d", "s", "b", "y"))) is None  # the ColumnSet says it already
+    assert not any(isinstance(fact, ColumnSet) for fact in found.facts)
+    assert columns(statement(found).read) == {"a.x": {"name": "x", "dataType": "int"}}
+    assert columns(statement(found).written) == {"b.y": {"name": "y", "dataType": "int"}}
+
+
+def test_fields_inside_of_fields_are_columns_and_a_null_type_erases_none() -> None:
+    inner = {"name": "zip", "type": None, "fields": [{"name": "code", "type": "text"}]}
+    fields = [{"name": "address", "type": "struct", "fields": [inner]}]
+    found = extracted(run_event(outputs=[dataset(PG, "d.s.b", schema={"fields": fields})]))
+    assert columns(statement(found).written) == {
+        "b.address": {"name": "address", "dataType": "struct"},
+        "b.address.zip": {"name": "address.zip"},
+        "b.address.zip.code": {"name": "address.zip.code", "dataType": "text"},
+    }
+
+
+@pytest.mark.parametrize("change", ["DROP", "RENAME", "TRUNCATE"])
+def test_a_change_of_lifecycle_acts_after_all_else_of_a_complete_event(change: str) -> None:
+    facet = {"lifecycleStateChange": change, "previousIdentifier": {"namespace": PG, "name": "d.s.old"}}
+    raw = run_event(outputs=[dataset(PG, "d.s.b", lifecycleStateChange=facet)])
+    b = table(PG, "d", "s", "b")
+    expected = {"DROP": Dropped(b), "RENAME": Renamed(table(PG, "d", "s", "old"), b), "TRUNCATE": None}[change]
+    last = extracted(raw).facts[-1]
+    assert last == expected or (expected is None and isinstance(last, Statement))
+    for kind in ("START", "FAIL"):
+        assert isinstance(extracted(raw | {"eventType": kind}).facts[-1], Statement)
 
 
 @pytest.mark.parametrize("fields", [None, "odd", [], [None, {}, {"name": ""}, {"name": 5}]])
@@ -249,36 +299,18 @@ def test_columns_derive_from_the_columns_that_the_facet_names() -> None:
         ("b.y", "a.x"): {"transformationType": "DIRECT", "transformationSubtype": "IDENTITY", "masking": False},
         ("b.y", "c.z"): {},
     }
-    assert existing(found, Ref("column", (PG, "d", "s", "c", "z"))) == {"name": "z"}
+    assert set(columns(statement(found).read)) == {"a.x", "c.z"}
     assert existing(found, table(PG, "d", "s", "c")) == {"name": "c"}
 
 
-def test_a_column_that_its_tables_set_names_is_not_said_again() -> None:
-    fields = {"y": {"inputFields": [field("d.s.a", "x")]}, "late": {"inputFields": [field("d.s.a", "x")]}}
-    found = extracted(lineage_event({"fields": fields}, schema=schema("y")))
-    assert existing(found, Ref("column", (PG, "d", "s", "b", "y"))) is None
-    assert existing(found, Ref("column", (PG, "d", "s", "b", "late"))) == {"name": "late"}
-    kinds = [type(fact) for fact in found.facts if isinstance(fact, ColumnSet) or fact == found.facts[-1]]
-    assert kinds == [
-        ColumnSet,
-        Linked,
-    ]  # a column that is not in the set comes after it, so that the set does not drop it
-
-
-def test_inputs_of_the_whole_dataset_concern_every_column() -> None:
-    fields = {"y": {"inputFields": [field("d.s.a", "x", ("DIRECT", "IDENTITY"))]}, "z": {"inputFields": []}}
-    rows = [field("d.s.a", "x", ("INDIRECT", "FILTER"))]
-    found = derived(extracted(lineage_event({"fields": fields, "dataset": rows})))
-    assert found["b.z", "a.x"]["transformationSubtype"] == "FILTER"
-    both = found["b.y", "a.x"]
-    assert (both["transformationType"], both["transformationSubtype"]) == ("DIRECT", "IDENTITY")
-    assert "INDIRECT" in both["transformations"]
-
-
-def test_inputs_of_the_whole_dataset_use_its_schema_where_no_field_is_named() -> None:
-    rows = [field("d.s.a", "x", ("INDIRECT", "JOIN"))]
-    found = derived(extracted(lineage_event({"fields": {}, "dataset": rows}, schema=schema("p", "q"))))
-    assert set(found) == {("b.p", "a.x"), ("b.q", "a.x")}
+def test_inputs_of_the_whole_dataset_are_inputs_of_the_table() -> None:
+    names = ("y", "z")
+    fields = {name: {"inputFields": [field("d.s.a", "x", ("DIRECT", "IDENTITY"))]} for name in names}
+    rows = [field("d.s.a", "x", ("INDIRECT", "FILTER")), field("d.s.a", "w", ("INDIRECT", "JOIN"))]
+    found = extracted(lineage_event({"fields": fields, "dataset": rows}, schema=schema("p")))
+    assert len(links(found, "DERIVES_FROM")) == len(names) + len(rows)
+    whole = [link for link in statement(found).links if link.type == "DERIVES_FROM" and link.source.kind == "table"]
+    assert {link.target.name[-1]: link.props["transformationSubtype"] for link in whole} == {"x": "FILTER", "w": "JOIN"}
 
 
 def test_the_old_form_says_the_transformation_once_for_the_field() -> None:

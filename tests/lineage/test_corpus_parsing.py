@@ -13,7 +13,7 @@ from platform_defs.graph.checks import check_labels, check_props
 from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
-from platform_defs.lineage.facts import ColumnSet, Exists, Linked
+from platform_defs.lineage.facts import ColumnSet, Exists, Linked, Statement
 from tests.needs import require
 
 pytestmark = pytest.mark.needs("data")
@@ -54,7 +54,12 @@ def test_every_event_says_facts_that_the_graph_can_hold(source_type: SourceType)
             continue
         extraction = facts_of(parse_event(raw), source_type)
         for fact in extraction.facts:
-            for node in fact.columns if isinstance(fact, ColumnSet) else [fact]:
+            parts: list[Any] = [fact]
+            if isinstance(fact, ColumnSet):
+                parts = list(fact.columns)
+            elif isinstance(fact, Statement):
+                parts = [*fact.written, *fact.read, *fact.links]
+            for node in parts:
                 if isinstance(node, Exists):
                     check_labels({node.label}, kind_required=True)
                     # `properties.KEY` is an entry of the map `properties`, not a property of the node
@@ -77,7 +82,8 @@ def test_no_table_of_a_compute_event_is_lost() -> None:
         event = parse_event(raw)
         facts = facts_of(event, SourceType.COMPUTE).facts
         tables = {fact.ref for fact in facts if isinstance(fact, Exists) and fact.ref.kind == "table"}
-        tied = {end for fact in facts if isinstance(fact, Linked) for end in (fact.source, fact.target)}
+        said = [link for fact in facts if isinstance(fact, Statement) for link in fact.links]
+        tied = {end for link in said for end in (link.source, link.target)}
         named = {(found.namespace, found.name) for found in event.datasets}
         assert bool(tables) == bool(named), row["file"]
         if event.inputs or event.outputs:

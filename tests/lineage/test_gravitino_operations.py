@@ -355,14 +355,21 @@ COLUMN_CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
             "defaultValue": "1",
             "position": "FIRST",
         },
-        {"dataType": "int", "description": "c", "nullable": True, "autoIncrement": False, "defaultValue": "1"},
+        {
+            "dataType": "int",
+            "description": "c",
+            "nullable": True,
+            "autoIncrement": False,
+            "defaultValue": "1",
+            "position": "FIRST",
+        },
     ),
     ({"type": "UPDATE_COLUMN_TYPE", "dataType": "long"}, {"dataType": "long"}),
     ({"type": "UPDATE_COLUMN_COMMENT", "newComment": "c"}, {"description": "c"}),
     ({"type": "UPDATE_COLUMN_NULLABILITY", "nullable": False}, {"nullable": False}),
     ({"type": "UPDATE_COLUMN_DEFAULT_VALUE", "defaultValue": "0"}, {"defaultValue": "0"}),
     ({"type": "UPDATE_COLUMN_AUTO_INCREMENT", "autoIncrement": True}, {"autoIncrement": True}),
-    ({"type": "UPDATE_COLUMN_POSITION", "position": "AFTER x"}, {}),
+    ({"type": "UPDATE_COLUMN_POSITION", "position": "AFTER x"}, {"position": "AFTER x"}),
 ]
 
 
@@ -399,6 +406,13 @@ def test_indexes_come_with_the_facet() -> None:
     change = {"type": "ADD_INDEX", "indexName": "i", "indexType": "PRIMARY_KEY", "indexColumns": ["id"]}
     raw = gravitino("alter_table", at_catalog("sales.orders", gravitino=facet(changes=[change], indexes="i(id)")))
     assert extracted(raw).facts == table_facts(indexes="i(id)")
+
+
+def test_indexes_come_from_the_changes_if_the_facet_has_none() -> None:
+    added = altered({"type": "ADD_INDEX", "indexName": "i", "indexType": "PRIMARY_KEY", "indexColumns": ["id"]})
+    index = '{"columns":["id"],"type":"PRIMARY_KEY"}'
+    assert added == table_facts(**{"properties.index.i": index})
+    assert altered({"type": "DELETE_INDEX", "indexName": "i"}) == table_facts(**{"properties.index.i": None})
 
 
 @pytest.mark.parametrize("changes", [None, "odd", [None, 1, {}, {"type": "NEW_KIND"}, {"type": "ADD_COLUMN"}]])

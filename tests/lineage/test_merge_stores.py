@@ -169,7 +169,8 @@ def test_a_table_renamed_keeps_its_edges_tags_and_history(store: GraphStore, ten
     nodes = store.nodes([A.id, C.id, column(C, "x").id])
     assert {id for id, node in nodes.items() if "Tombstone" not in node.labels} == {C.id, column(C, "x").id}
     shown = {name: value for name, value in nodes[C.id].props.items() if not name.startswith("_")}
-    assert shown == {"name": "c", "producer": "DIRECT", "description": "late", "summary": "by another system"}
+    names = {"name": "c", "namespace": "m", "qualifiedName": "c.s.c"}
+    assert shown == names | {"producer": "DIRECT", "description": "late", "summary": "by another system"}
     keys = {(edge.type, edge.from_id, edge.to_id) for edge in store.edges([C.id])}
     assert {("INPUT_OF", C.id, SQL.id), ("HAS_TAG", C.id, TAG.id), ("HAS_TABLE", SCHEMAS[0].id, C.id)} <= keys
     assert A.id not in "".join(lines(store))

@@ -49,6 +49,8 @@ from tests.lineage.merging import (
     moving_wholes,
     plain_events,
     renames,
+    spoken_and_dropped_events,
+    spoken_and_moved_events,
 )
 from tests.lineage.reference import Reference
 from tests.lineage_events import create_table, run_event
@@ -166,7 +168,12 @@ def rebuilt(engine: Engine, store: PlainStore, events: list[EventFacts], *, keep
     return list(graph_lines(cast(GraphStore, store)))
 
 
-any_history = histories(st.one_of(plain_events, renames)) | histories(st.one_of(moving_events, moving_wholes))
+any_history = (
+    histories(st.one_of(plain_events, renames))
+    | histories(st.one_of(moving_events, moving_wholes))
+    | histories(spoken_and_dropped_events)
+    | histories(spoken_and_moved_events)
+)
 
 
 def test_whatever_events_are_forgotten_the_others_end_in_the_same_graph(migrated: dict[str, Engine]) -> None:

@@ -25,7 +25,7 @@ def schema_columns(table: Ref, dataset: Dataset) -> tuple[Exists, ...] | None:
         return None
     details = dict(_items_with_name(dataset.facet("gravitino").get("columns")))
     columns: dict[str, Exists] = {}
-    for name, item in _items_with_name(fields):
+    for name, item in _fields(fields):
         props = {"name": name, **pick_props(item, _SCHEMA_KEYS), **pick_props(details.get(name, {}), _GRAVITINO_KEYS)}
         columns[name] = Exists(Ref("column", (*table.name, name)), "Column", props)
     return tuple(columns.values())
@@ -34,15 +34,28 @@ def schema_columns(table: Ref, dataset: Dataset) -> tuple[Exists, ...] | None:
 def column_names(dataset: Dataset) -> list[str]:
     """The names of the columns that the dataset says it has."""
     facet = dataset.facet("schema")
-    return [] if is_deleted(facet) else [name for name, _ in _items_with_name(facet.get("fields"))]
+    return [] if is_deleted(facet) else [name for name, _ in _fields(facet.get("fields"))]
 
 
 def pick_props(source: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
     """The properties that the source has, under the graph's names; null becomes None, which removes a property."""
-    return {prop: graph_value(source[key]) for key, prop in keys.items() if key in source}
+    return {
+        prop: graph_value(source[key])
+        for key, prop in keys.items()
+        # an engine that does not know a type sends null, which must not erase a type that somebody knows
+        if key in source and not (prop == "dataType" and source[key] is None)
+    }
 
 
 def _items_with_name(items: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and type(name := item.get("name")) is str and name:
             yield name, item
+
+
+def _fields(items: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The fields of a schema by name; a field inside of a field is a column that is named by its dotted path."""
+    for name, item in _items_with_name(items):
+        yield name, item
+        for inner, inner_item in _fields(item.get("fields")):
+            yield f"{name}.{inner}", inner_item

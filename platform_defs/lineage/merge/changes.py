@@ -17,7 +17,7 @@ from platform_defs.graph.model import (
     UpsertNodes,
 )
 from platform_defs.graph.vocabulary import GONE_PREFIX, TOMBSTONE
-from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.facts import SPEAKER, Ref
 from platform_defs.lineage.merge.codec import written_edge, written_node
 from platform_defs.lineage.merge.names import exists, floor
 from platform_defs.lineage.merge.renames import lives
@@ -96,9 +96,9 @@ def settle(state: State) -> None:
     """Forgets what is dead: facts below their floor, and nodes of which nothing is left to remember."""
     for key in list(state.edges):
         if not lives(state, key):
-            first = state.edges[key].first
-            if first:
-                state.put_edge(key, EdgeState(NEVER, False, first=first))
+            first, claims = state.edges[key].first, state.edges[key].claims
+            if first or claims:
+                state.put_edge(key, EdgeState(NEVER, False, first=first, claims=claims))
             else:
                 del state.edges[key]
     for node in state.nodes.values():
@@ -138,18 +138,21 @@ def _forget_dead(node: NodeState, dead_at: Stamp) -> None:
 def _is_remembered(state: State, node: NodeState, ref: Ref) -> bool:
     if node.renames or node.incoming_renames or node.link_sets or node.column_link_sets:
         return True
-    if node.count is not None or node.column_renamed_at:
+    if node.count is not None or node.column_renamed_at or node.speaker is not None:
         return True
     return node.floor > (NEVER if ref.parent is None else floor(state, ref.parent))
 
 
 def _stands(state: State, key: EdgeKey, edge: EdgeState) -> bool:
     ends = state.nodes[key.from_id], state.nodes[key.to_id]
-    return edge.linked and all(end is not None and end.ref is not None and exists(state, end.ref) for end in ends)
+    said = edge.linked or bool(edge.claims)
+    return said and all(end is not None and end.ref is not None and exists(state, end.ref) for end in ends)
 
 
 def _derived(state: State, ref: Ref, shown: bool) -> tuple[list[EdgeKey], list[EdgeKey]]:
     """The edges that follow from the name: those to write and those to delete."""
+    if ref.kind == SPEAKER:
+        return [], []
     if ref.parent is None:
         key = EdgeKey(ASSET_KINDS[ref.kind].edge, state.tenant, ref.id)
         return ([key], []) if shown else ([], [key])

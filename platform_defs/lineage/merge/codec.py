@@ -7,8 +7,19 @@ from typing import Any
 from platform_defs.canonical import canonical_json
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.vocabulary import GONE_PREFIX, KNOWLEDGE, TOMBSTONE, vector_dimension
-from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.state import NAMED, NEVER, ColumnsState, EdgeState, IncomingRename, NodeState, Stamp
+from platform_defs.lineage.facts import Ref, name_props
+from platform_defs.lineage.merge.claims import by_precedence
+from platform_defs.lineage.merge.speakers import Run, SpeakerState
+from platform_defs.lineage.merge.state import (
+    NAMED,
+    NEVER,
+    Claim,
+    ColumnsState,
+    EdgeState,
+    IncomingRename,
+    NodeState,
+    Stamp,
+)
 
 FACTS = "_facts"
 COUNT = "executionCount"
@@ -24,7 +35,8 @@ def read_node(node: Node, set_at: Stamp) -> NodeState:
     shown = {name: value for name, value in node.props.items() if not name.startswith("_")}
     ref = _ref(node.id, facts["name"]) if "name" in facts else None
     if ref is not None and ref.kind in NAMED:
-        shown.pop("name", None)
+        for name in ("name", *name_props(ref)):
+            shown.pop(name, None)
     entries = (
         json.loads(shown.pop("properties", "{}"))
         if any(name.startswith(ENTRY) for names in facts.get("props", {}).values() for name in names)
@@ -35,6 +47,10 @@ def read_node(node: Node, set_at: Stamp) -> NodeState:
         for name in names:
             value = entries.get(name.removeprefix(ENTRY)) if name.startswith(ENTRY) else shown.pop(name, None)
             props[name] = (set_at if stamp == OF_SET else Stamp(stamp), value)
+    claims = {name: Claim(Stamp(at), given) for name, (at, given) in facts.get("claims", {}).items()}
+    for claim in claims.values():
+        for name in claim.props:
+            shown.pop(name, None)
     count = shown.pop(COUNT, facts.get("count"))
     columns = facts.get("columns")
     return NodeState(
@@ -52,6 +68,8 @@ def read_node(node: Node, set_at: Stamp) -> NodeState:
         incoming_renames=[IncomingRename(*incoming) for incoming in facts.get("arrivals", [])],
         column_renamed_at=Stamp(facts.get("columnRenamed", NEVER)),
         count=count,
+        claims=claims,
+        speaker=read_speaker(facts["speaker"]) if "speaker" in facts else None,
         foreign=shown,
         vector=next((label for label in node.labels if vector_dimension(label)), None),
     )
@@ -63,16 +81,21 @@ def written_node(id: str, state: NodeState, label: str | None, set_at: Stamp) ->
     if label is None:
         return Node(id, {TOMBSTONE, KNOWLEDGE} | ({state.vector} if state.vector else set()), props)
     props |= state.foreign
+    for claim in reversed(by_precedence(state.claims)):
+        props |= claim.props
     entries = {}
     for name, (_, value) in state.props.items():
         if value is not None and name.startswith(ENTRY):
             entries[name.removeprefix(ENTRY)] = value
         elif value is not None:
             props[name] = value
+        else:
+            props.pop(name, None)
     if entries:
         props["properties"] = canonical_json(entries)
     if state.ref is not None and state.ref.kind in NAMED:
         props["name"] = state.ref.name[-1]
+        props |= name_props(state.ref)
     if state.count is not None:
         props[COUNT] = state.count
     return Node(id, {label, KNOWLEDGE} | ({state.vector} if state.vector else set()), props)
@@ -82,12 +105,15 @@ def read_edge(edge: Edge) -> tuple[EdgeKey, EdgeState]:
     """The edge under its shown type."""
     facts: dict[str, Any] = json.loads(edge.props.get(FACTS, "{}"))
     hidden = edge.type.startswith(GONE_PREFIX)
-    props = facts.get("props", {}) if hidden else {k: v for k, v in edge.props.items() if not k.startswith("_")}
+    claims = {name: Claim(Stamp(at), given) for name, (at, given) in facts.get("claims", {}).items()}
+    own = hidden or claims
+    props = facts.get("props", {}) if own else {k: v for k, v in edge.props.items() if not k.startswith("_")}
     state = EdgeState(
         at=Stamp(facts.get("at", NEVER)),
         linked=not facts.get("cut", False),
         props=dict(props),
         first=Stamp(facts.get("first", NEVER)),
+        claims=claims,
     )
     return EdgeKey(edge.type.removeprefix(GONE_PREFIX), edge.from_id, edge.to_id), state
 
@@ -98,10 +124,14 @@ def written_edge(key: EdgeKey, state: EdgeState, *, shown: bool) -> Edge:
         facts["cut"] = True
     if state.first:
         facts["first"] = state.first
-    if shown:
-        return Edge(*key, {**state.props, **({FACTS: canonical_json(facts)} if facts else {})})
-    if state.props:
+    if state.props and (state.claims or not shown):
         facts["props"] = state.props
+    if state.claims:
+        facts["claims"] = {name: [claim.at, claim.props] for name, claim in state.claims.items()}
+    if shown:
+        own = state.at > NEVER and state.linked
+        props = state.props if own or not state.claims else by_precedence(state.claims)[0].props
+        return Edge(*key, {**props, **({FACTS: canonical_json(facts)} if facts else {})})
     return Edge(f"{GONE_PREFIX}{key.type}", key.from_id, key.to_id, {FACTS: canonical_json(facts)} if facts else {})
 
 
@@ -138,8 +168,29 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
         "arrivals": [[one.at, one.floor, one.mixed, one.moved] for one in state.incoming_renames],
         "columnRenamed": state.column_renamed_at,
         "count": state.count if label is None else None,
+        "claims": {name: [claim.at, claim.props] for name, claim in state.claims.items()},
+        "speaker": None if state.speaker is None else written_speaker(state.speaker),
     }
     return {name: value for name, value in facts.items() if value not in (None, "", {}, [])}
+
+
+def written_speaker(speaker: SpeakerState) -> dict[str, Any]:
+    facts = {
+        "bodies": speaker.bodies,
+        "runs": {name: [run.completed, run.names_dataset, run.said] for name, run in speaker.runs.items()},
+        "floor": speaker.floor,
+        "lineageFloors": speaker.lineage_floors,
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def read_speaker(facts: Mapping[str, Any]) -> SpeakerState:
+    return SpeakerState(
+        bodies=dict(facts.get("bodies", {})),
+        runs={name: Run(Stamp(run[0]), run[1], run[2]) for name, run in facts.get("runs", {}).items()},
+        floor=Stamp(facts.get("floor", NEVER)),
+        lineage_floors=dict(facts.get("lineageFloors", {})),
+    )
 
 
 def _stamp(facts: Mapping[str, Any], name: str, set_at: Stamp) -> Stamp:

@@ -13,6 +13,7 @@ from platform_defs.lineage.facts import (
     Linked,
     LinkSet,
     Renamed,
+    Statement,
     Unlinked,
 )
 from platform_defs.lineage.merge.state import Stamp, State
@@ -55,3 +56,5 @@ def _subject(fact: Fact) -> Hashable:
             return type(fact), type_, source, target
         case LinkSet(source):
             return LinkSet, source
+        case Statement(speaker, run):
+            return Statement, speaker, run

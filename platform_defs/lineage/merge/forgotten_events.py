@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.claims import claim_again
 from platform_defs.lineage.merge.codec import read_edge, read_node
 from platform_defs.lineage.merge.load import table_of
-from platform_defs.lineage.merge.renames import joined, living
+from platform_defs.lineage.merge.renames import joined, joined_claims, joined_edges, living
+from platform_defs.lineage.merge.speakers import SpeakerState
 from platform_defs.lineage.merge.state import (
     DERIVED_TYPES,
     NEVER,
+    Claim,
     ColumnsState,
     EdgeState,
-    IncomingRename,
     NodeState,
     Stamp,
     State,
@@ -73,6 +75,7 @@ def read_forgotten_facts(
                 _put_back(state, found)
             elif found.nodes or found.edges:
                 forgotten.waiting[at] = found
+    claim_again(state)
     _leave_out_empty(forgotten)
     return forgotten
 
@@ -98,8 +101,8 @@ def take_up(state: State, waiting: Waiting) -> None:
         *(replace(last, mixed=True) for last in root.incoming_renames[-1:]),
     ]
     for key, edge in waiting.edges.items():
-        if key not in state.edges or edge.at > state.edges[key].at:
-            state.put_edge(key, edge)
+        known_edge = state.edges.get(key)
+        state.put_edge(key, edge if known_edge is None else joined_edges(known_edge, edge))
 
 
 def is_of_merge(item: Node | Edge) -> bool:
@@ -107,7 +110,7 @@ def is_of_merge(item: Node | Edge) -> bool:
     if isinstance(item, Node):
         return read_node(item, NEVER).ref is not None
     key, edge = read_edge(item)
-    return key.type in DERIVED_TYPES or bool(edge.at or edge.first)
+    return key.type in DERIVED_TYPES or bool(edge.at or edge.first or edge.claims)
 
 
 def _whole(tenant: str, items: Iterable[Node | Edge]) -> State:
@@ -144,13 +147,36 @@ def _restamp(forgotten: ForgottenFacts, new: Callable[[Stamp], Stamp]) -> None:
     for edges in (forgotten.state.edges, *(some.edges for some in forgotten.waiting.values())):
         for key, edge in list(edges.items()):
             edge.at, edge.first = new(edge.at), new(edge.first)
-            if not edge.at and edge.first:
-                edges[key] = EdgeState(NEVER, False, first=edge.first)
+            edge.claims = _restamped_claims(edge.claims, new)
+            if not edge.at and (edge.first or edge.claims):
+                edges[key] = EdgeState(NEVER, False, first=edge.first, claims=edge.claims)
             elif not edge.at:
                 del edges[key]
 
 
+def _restamped_claims(claims: dict[str, Claim], new: Callable[[Stamp], Stamp]) -> dict[str, Claim]:
+    return {name: Claim(at, claim.props) for name, claim in claims.items() if (at := new(claim.at))}
+
+
+def _restamp_speaker(speaker: SpeakerState, new: Callable[[Stamp], Stamp]) -> None:
+    speaker.floor = new(speaker.floor)
+    speaker.lineage_floors = {id: at for id, stamp in speaker.lineage_floors.items() if (at := new(stamp))}
+    for name, run in list(speaker.runs.items()):
+        run.completed = new(run.completed)
+        said = {digest: [at for stamp in stamps if (at := new(stamp))] for digest, stamps in run.said.items()}
+        run.said = {digest: stamps for digest, stamps in said.items() if stamps}
+        if not run.completed and not run.said:
+            del speaker.runs[name]
+    used = {digest for run in speaker.runs.values() for digest in run.said}
+    speaker.bodies = {digest: body for digest, body in speaker.bodies.items() if digest in used}
+
+
 def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:
+    node.claims = _restamped_claims(node.claims, new)
+    if node.speaker is not None:
+        _restamp_speaker(node.speaker, new)
+        if not node.speaker.runs and not node.speaker.floor:
+            node.speaker = None
     node.label_at, node.exists_at, node.floor = new(node.label_at), new(node.exists_at), new(node.floor)
     if not node.label_at:
         node.label = None
@@ -160,7 +186,7 @@ def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:
     node.column_link_sets = {type: at for type, stamp in node.column_link_sets.items() if (at := new(stamp))}
     node.renames = {at: ref for stamp, ref in node.renames.items() if (at := new(stamp))}
     node.incoming_renames = [
-        IncomingRename(at, new(one.floor), one.mixed, one.moved) for one in node.incoming_renames if (at := new(one.at))
+        replace(one, at=at, floor=new(one.floor)) for one in node.incoming_renames if (at := new(one.at))
     ]
     if (columns := node.columns) is not None:
         lacked = {name: new(stamp) for name, stamp in columns.lacked.items()}
@@ -173,7 +199,7 @@ def _taken_out(state: State, at: Stamp, new: Ref, origin: Ref) -> Waiting:
     names = {one.id: Ref(one.kind, (*origin.name, *one.name[len(new.name) :])) for one in family}
     found = Waiting(new)
     for key in state.edges_of(names):
-        if state.edges[key].at < at:
+        if state.edges[key].newest < at:
             begin, end = names.get(key.from_id), names.get(key.to_id)
             named = EdgeKey(key.type, begin.id if begin else key.from_id, end.id if end else key.to_id)
             found.edges[named] = state.edges.pop(key)
@@ -203,6 +229,7 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
     before = replace(
         node,
         exists_at=node.exists_at if node.exists_at < at else NEVER,
+        claims={name: claim for name, claim in node.claims.items() if claim.at < at},
         floor=node.floor if node.floor < at else NEVER,
         props={name: said for name, said in node.props.items() if said[0] < at},
         columns=node.columns if columns_before else None,
@@ -216,6 +243,7 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
     after = NodeState(
         node.ref,
         exists_at=node.exists_at if node.exists_at > at else NEVER,
+        claims={name: claim for name, claim in node.claims.items() if claim.at > at},
         floor=node.floor if node.floor > at else NEVER,
         props={name: said for name, said in node.props.items() if said[0] > at},
         columns=None if columns_before else node.columns,
@@ -238,6 +266,7 @@ def _with_newer(known: NodeState | None, back: NodeState) -> NodeState:
     return replace(
         back,
         exists_at=max(known.exists_at, back.exists_at),
+        claims=joined_claims(known.claims, back.claims),
         floor=max(known.floor, back.floor),
         props=back.props | known.props,
         columns=known.columns or back.columns,
@@ -264,4 +293,4 @@ def _leave_out_empty(forgotten: ForgottenFacts) -> None:
 def _says_anything(node: NodeState) -> bool:
     stamps = (node.label_at, node.exists_at, node.floor, node.entries_at, node.column_renamed_at)
     others = (node.props, node.columns, node.link_sets, node.column_link_sets, node.renames, node.incoming_renames)
-    return any(stamps) or any(others)
+    return any(stamps) or any(others) or bool(node.claims) or node.speaker is not None

@@ -7,8 +7,10 @@ from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.vocabulary import GONE_PREFIX
 from platform_defs.lineage.facts import Fact, Ref
+from platform_defs.lineage.merge.claims import review_claims
 from platform_defs.lineage.merge.codec import FACTS, read_edge, read_node
 from platform_defs.lineage.merge.required import Required, find_required
+from platform_defs.lineage.merge.rules import may_drop
 from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State
 
 
@@ -26,6 +28,8 @@ def load(
     while missing:
         fetch(transaction, state, missing)
         missing = find_required(state, facts)
+    if any(may_drop(fact) for _, fact in facts):
+        review_claims(state)
     return state
 
 

@@ -1,5 +1,6 @@
 """Finds the asset that a fact is about now (through renames) and whether the fact is still alive (through drops)."""
 
+from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State, column_of
 
@@ -25,9 +26,10 @@ def exists_at(state: State, ref: Ref) -> Stamp:
         return NEVER
     table = None if ref.kind != "column" or ref.parent is None else state.find(ref.parent)
     columns = None if table is None else table.columns
+    newest = max(node.exists_at, *(claim.at for claim in node.claims.values()), NEVER)
     if columns is not None and columns.at > node.arrived_at and ref.name[-1] in columns.lacked:
-        return max(node.exists_at, columns.at)
-    return node.exists_at
+        return max(newest, columns.at)
+    return newest
 
 
 def exists(state: State, ref: Ref) -> bool:
@@ -38,8 +40,51 @@ def unlinked_at(state: State, ref: Ref, type: str) -> Stamp:
     """The newest fact that spoke of all outgoing links of that type: older ones about single links are dead."""
     node = state.find(ref)
     own = NEVER if node is None else node.link_sets.get(type, NEVER)
+    if node is not None and ref.kind == "table":
+        own = max(own, node.column_link_sets.get(type, NEVER))
     table = None if ref.kind != "column" or ref.parent is None else state.find(ref.parent)
     return own if table is None else max(own, table.column_link_sets.get(type, NEVER))
+
+
+def current_name(state: State, ref: Ref, at: Stamp) -> Ref | None:
+    """The name now of what was called `ref` at that time and has been merged then; None if it is dead.
+
+    Unlike `resolve` this never asks for a rebuild: what was said has already moved with every rename since.
+    """
+    if ref.kind == "column":
+        assert ref.parent is not None
+        table = current_name(state, ref.parent, at)
+        if table is None:
+            return None
+        ref = column_of(table, ref.name[-1])
+    time = at
+    while (node := state.find(ref)) is not None:
+        left_at = min((stamp for stamp in node.renames if stamp > time), default=None)
+        incoming = next((one for one in node.incoming_renames if one.at > time), None)
+        if incoming is not None and (left_at is None or left_at > incoming.at):
+            if time < incoming.floor:
+                return None
+            time = incoming.at
+        elif left_at is None:
+            break
+        else:
+            ref, time = node.renames[left_at], left_at
+    return ref
+
+
+def dead_before(state: State, type: str, begin: Ref, end: Ref) -> Stamp:
+    """Claims up to this stamp on the edge do not count: an end was dropped, or somebody took the edge back."""
+    known = state.edges.get(EdgeKey(type, begin.id, end.id))
+    cut_at = known.at if known is not None and not known.linked else NEVER
+    return max(floor(state, begin), floor(state, end), unlinked_at(state, begin, type), cut_at)
+
+
+def claims_dead_before(state: State, key: EdgeKey) -> Stamp:
+    """The same for an edge of which both ends are loaded."""
+    begin, end = state.nodes[key.from_id], state.nodes[key.to_id]
+    if begin is None or end is None or begin.ref is None or end.ref is None:
+        return Stamp("~")
+    return dead_before(state, key.type, begin.ref, end.ref)
 
 
 def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from platform_defs.graph.model import Edge, Node
 from platform_defs.graph.text import is_hidden
-from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.codec import FACTS
+from platform_defs.lineage.facts import SPEAKER, Ref
+from platform_defs.lineage.merge.codec import FACTS, read_node
 from platform_defs.lineage.merge.names import exists
 from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, NodeState, Stamp, State
 
@@ -14,7 +14,17 @@ def is_candidate(item: Node | Edge) -> bool:
     """Whether a stored node or edge may hold something to forget."""
     if isinstance(item, Edge):
         return is_hidden(item)
+    if item.id.startswith(f"{SPEAKER}:"):
+        return False
     return is_hidden(item) or '"renames":' in item.props.get(FACTS, "")
+
+
+def is_silent_speaker(item: Node | Edge, before: Stamp) -> bool:
+    """Whether it remembers a speaker who has said nothing since that time. What such a speaker claims stays."""
+    if isinstance(item, Edge) or not item.id.startswith(f"{SPEAKER}:"):
+        return False
+    speaker = read_node(item, NEVER).speaker
+    return speaker is None or max((run.newest for run in speaker.runs.values()), default=NEVER) < before
 
 
 def forget(state: State, ids: Iterable[str], before: Stamp) -> None:
@@ -28,7 +38,7 @@ def forget(state: State, ids: Iterable[str], before: Stamp) -> None:
             _forget(node, before, existing=existing)
     for key in state.edges_of(ids):
         edge = state.edges[key]
-        if key.type in DERIVED_TYPES or edge.linked:
+        if key.type in DERIVED_TYPES or edge.linked or edge.claims:
             continue
         if max(edge.at, edge.first) < before:
             edge.at, edge.first = NEVER, NEVER

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.names import exists, exists_at, floor, resolve, unlinked_at
+from platform_defs.lineage.merge.names import claims_dead_before, exists, exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.state import (
     NEVER,
+    Claim,
     EdgeState,
     IncomingRename,
     NeedsRebuild,
@@ -62,7 +63,7 @@ def _refuse_newer(state: State, ref: Ref, at: Stamp) -> None:
             ]
             newest = max(newest, *stamps, node.columns.at if node.columns else NEVER)
     for key in state.edges_of({one.id for one in family}):
-        newest = max(newest, state.edges[key].at)
+        newest = max(newest, state.edges[key].newest)
     if newest > at:
         raise NeedsRebuild(f"{ref.id} has newer facts than its rename")
 
@@ -75,7 +76,7 @@ def _is_alive(state: State, ref: Ref) -> bool:
         node = state.node(one)
         if any(stamp > floor(state, one) for stamp in (*node.link_sets.values(), *node.column_link_sets.values())):
             return True
-    return any(lives(state, key) for key in state.edges_of({one.id for one in family}))
+    return any(lives(state, key) or state.edges[key].claims for key in state.edges_of({one.id for one in family}))
 
 
 def lives(state: State, key: EdgeKey) -> bool:
@@ -122,8 +123,21 @@ def _move(state: State, ref: Ref, new: Ref, incoming: IncomingRename) -> None:
         begin, end = targets.get(key.from_id), targets.get(key.to_id)
         moved = EdgeKey(key.type, begin.id if begin else key.from_id, end.id if end else key.to_id)
         known = state.edges.get(moved)
-        if known is None or edge.at > known.at:
-            state.put_edge(moved, edge)
+        state.put_edge(moved, edge if known is None else joined_edges(known, edge))
+
+
+def joined_edges(known: EdgeState, other: EdgeState) -> EdgeState:
+    """Two edges that are one from now on; of equal stamps, the known one counts."""
+    newer = other if other.at > known.at else known
+    first = min(filter(None, (known.first, other.first)), default=NEVER)
+    return replace(newer, first=first, claims=joined_claims(known.claims, other.claims))
+
+
+def joined_claims(one: dict[str, Claim], other: dict[str, Claim]) -> dict[str, Claim]:
+    claims = dict(one)
+    for name, claim in other.items():
+        claims[name] = claim.joined(claims[name]) if name in claims else claim
+    return claims
 
 
 def living(state: State, ref: Ref, *, flat: bool) -> NodeState:
@@ -131,7 +145,8 @@ def living(state: State, ref: Ref, *, flat: bool) -> NodeState:
     node, dead_at = state.node(ref), floor(state, ref)
     alive = replace(
         node,
-        exists_at=exists_at(state, ref) if exists(state, ref) else NEVER,
+        exists_at=_exists_without_claims(state, ref, dead_at),
+        claims={name: claim for name, claim in node.claims.items() if claim.at > dead_at},
         props={name: said for name, said in node.props.items() if said[0] > dead_at},
         columns=node.columns if node.columns is not None and node.columns.at > dead_at else None,
         entries_at=node.entries_at if node.entries_at > dead_at else NEVER,
@@ -164,15 +179,32 @@ def joined(one: NodeState | None, other: NodeState) -> NodeState:
         one,
         exists_at=max(one.exists_at, other.exists_at),
         props=props,
+        claims=joined_claims(one.claims, other.claims),
         foreign={**other.foreign, **one.foreign},
         vector=one.vector or other.vector,
     )
 
 
+def _exists_without_claims(state: State, ref: Ref, dead_at: Stamp) -> Stamp:
+    """The newest fact, beside claims, that says the asset exists; NEVER if it is dead."""
+    node = state.node(ref)
+    claims, node.claims = node.claims, {}
+    said_at = exists_at(state, ref)
+    node.claims = claims
+    return said_at if said_at > dead_at else NEVER
+
+
 def _take_edges(state: State, ids: set[str]) -> dict[EdgeKey, EdgeState]:
     """The living edges at these nodes, out of the state."""
     keys = state.edges_of(ids)
-    living = {key: state.edges[key] for key in keys if lives(state, key)}
+    living = {}
+    for key in keys:
+        edge = state.edges[key]
+        claims = {name: claim for name, claim in edge.claims.items() if claim.at > claims_dead_before(state, key)}
+        if lives(state, key):
+            living[key] = replace(edge, claims=claims)
+        elif claims:
+            living[key] = EdgeState(NEVER, False, claims=claims)
     for key in keys:
         del state.edges[key]
     return living

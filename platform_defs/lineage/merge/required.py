@@ -16,9 +16,12 @@ from platform_defs.lineage.facts import (
     LinkSet,
     Ref,
     Renamed,
+    Statement,
     Unlinked,
 )
-from platform_defs.lineage.merge.rules import digest_of
+from platform_defs.lineage.merge.claims import speakers_of
+from platform_defs.lineage.merge.rules import digest_of, may_drop
+from platform_defs.lineage.merge.speakers import SpeakerState, live_parts, tables_of
 from platform_defs.lineage.merge.state import DERIVED_TYPES, Stamp, State, column_of, path
 
 HAS_COLUMN = "HAS_COLUMN"
@@ -41,6 +44,7 @@ def find_required(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Required
     asked = _Asked(state)
     touched: set[Ref] = set()
     sets: dict[Ref, list[ColumnSet]] = defaultdict(list)
+    statements: dict[Ref, list[tuple[Stamp, Statement]]] = defaultdict(list)
     for at, fact in facts:
         match fact:
             case Exists(ref, _, props):
@@ -68,6 +72,13 @@ def find_required(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Required
             case ColumnsUnlinked(table, types):
                 for one in asked.names(table, at):
                     asked.column_types(one, types)
+            case Statement(speaker):
+                statements[speaker].append((at, fact))
+    drops = any(may_drop(fact) for _, fact in facts)
+    for speaker, said in statements.items():
+        asked.statements(speaker, said, may_change=drops)
+    if drops:
+        asked.claimants()
     for table, given in sets.items():
         asked.columns(table, given, touched=table in touched)
     asked.ends()
@@ -123,7 +134,7 @@ class _Asked:
             self.required.typed.update({(ref.id, type) for type in types} - self._state.asked_types)
 
     def column_types(self, table: Ref, types: Iterable[str]) -> None:
-        self.types(table, [HAS_COLUMN])
+        self.types(table, [HAS_COLUMN, *types])
         for column in self._state.children(table):
             self.types(column, types)
 
@@ -143,6 +154,52 @@ class _Asked:
             # may be dropped by one of the sets, or come to life
             if any(child.name[-1] not in some for some in names) or self._is_tombstone(child):
                 self._surround(child.id)
+
+    def statements(self, speaker: Ref, said: list[tuple[Stamp, Statement]], *, may_change: bool) -> None:
+        """All that the speaker has ever claimed, and claims now, unless the claims will not change."""
+        self._load(speaker)
+        if speaker.id not in self._state.nodes:
+            return
+        node = self._state.nodes[speaker.id]
+        known = SpeakerState() if node is None or node.speaker is None else node.speaker
+        for table, at in (*known.tables(), *((table, at) for at, one in said for table in tables_of(one))):
+            self.names(table, at)
+        try:
+            if not (may_change or self._changes_claims(known, said)):
+                return
+            new = known.copy()
+            for at, statement in said:
+                new.add(self._state, statement, at)
+        except KeyError:
+            return  # a table is not loaded yet
+        for key, at in known.refs():
+            if key.type == "written":
+                for column in self.names(key.source, at):
+                    self._surround(column.id)  # it may be no longer claimed
+        for key, at in new.refs():
+            if key.target is None:
+                self.names(key.source, at)
+            else:
+                self.link(key.type, key.source, key.target, at)
+
+    def claimants(self) -> None:
+        """Whether a claim survives a drop depends on what its speaker has said since."""
+        items = (*self._state.nodes.values(), *self._state.edges.values())
+        for id in {id for item in items if item is not None for id in speakers_of(item)} - self._state.nodes.keys():
+            self.required.ids.add(id)
+        for node in list(self._state.nodes.values()):
+            if node is not None and node.speaker is not None:
+                for table, at in node.speaker.tables():
+                    self.names(table, at)
+
+    def _changes_claims(self, known: SpeakerState, said: list[tuple[Stamp, Statement]]) -> bool:
+        new = known.copy()
+        before = live_parts(self._state, new).keys()
+        for at, statement in said:
+            new.add(self._state, statement, at)
+            if live_parts(self._state, new).keys() != before:
+                return True
+        return False
 
     def is_in_set(self, column: Ref) -> bool:
         assert column.parent is not None

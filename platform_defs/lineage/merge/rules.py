@@ -16,8 +16,10 @@ from platform_defs.lineage.facts import (
     LinkSet,
     Ref,
     Renamed,
+    Statement,
     Unlinked,
 )
+from platform_defs.lineage.merge.claims import drop_unsaid_claims, review_claims, take_statement
 from platform_defs.lineage.merge.codec import ENTRY, plain
 from platform_defs.lineage.merge.names import floor, resolve, unlinked_at
 from platform_defs.lineage.merge.renames import rename
@@ -48,6 +50,8 @@ def take(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
             case Renamed(ref, new):
                 if rename(state, ref, new, at) and new.parent is not None:
                     _say(state, new.parent, at)
+                    if new.kind == "table":
+                        drop_unsaid_claims(state, new)
             case ColumnSet(table, columns):
                 _say(state, table, at)
                 _set_columns(state, resolve(state, table, at), columns, at)
@@ -63,6 +67,15 @@ def take(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
             case ColumnsUnlinked(table, types):
                 if (node := _addressed(state, resolve(state, table, at), at)) is not None:
                     _keep_newest(node.column_link_sets, types, at)
+            case Statement():
+                take_statement(state, fact, at)
+        if may_drop(fact):
+            review_claims(state)
+
+
+def may_drop(fact: Fact) -> bool:
+    """Whether the fact may end what speakers have claimed before."""
+    return isinstance(fact, Dropped | Renamed | ColumnSet | Unlinked | LinkSet | ColumnsUnlinked)
 
 
 def digest_of(columns: Iterable[Exists]) -> str:
@@ -211,7 +224,8 @@ def _link(state: State, type: str, source: Ref, target: Ref, said: EdgeState) ->
         return
     known = state.edges.get(key)
     if known is None or said.at > known.at:
-        said.first = NEVER if known is None else known.first
+        if known is not None:
+            said.first, said.claims = known.first, known.claims
         state.put_edge(key, said)
         state.node(begin)
         state.node(end)

@@ -3,12 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NewType
+from typing import TYPE_CHECKING, Any, NamedTuple, NewType
 
+from platform_defs.canonical import canonical_json
 from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.version import Version
+
+if TYPE_CHECKING:
+    from platform_defs.lineage.merge.speakers import SpeakerState
 
 Stamp = NewType("Stamp", str)
 NEVER = Stamp("")  # before every stamp
@@ -54,6 +58,25 @@ class IncomingRename:
     moved: bool
 
 
+class Claim(NamedTuple):
+    """A speaker says that a node or edge exists, with these properties. `at` may be too old (see speakers.py)."""
+
+    at: Stamp
+    props: dict[str, Any]
+
+    def joined(self, other: "Claim") -> "Claim":
+        """One claim for two of the same speaker.
+
+        If they contradict each other, the text of the value decides and not the time: so a statement that is only made
+        again changes nothing.
+        """
+        props = {
+            name: max((claim.props[name] for claim in (self, other) if name in claim.props), key=canonical_json)
+            for name in {**self.props, **other.props}
+        }
+        return Claim(max(self.at, other.at), props)
+
+
 @dataclass(slots=True)
 class NodeState:
     """link_sets and column_link_sets: the newest LinkSet and, of a table, ColumnsUnlinked by type. entries_at: the
@@ -74,6 +97,9 @@ class NodeState:
     incoming_renames: list[IncomingRename] = field(default_factory=list)
     column_renamed_at: Stamp = NEVER
     count: int | None = None
+    # by the id of the speaker; that a speaker has read a column is a claim beside that it writes the column
+    claims: dict[str, Claim] = field(default_factory=dict)
+    speaker: "SpeakerState | None" = None
     # what others than the merge wrote on the node, such as an embedding
     foreign: dict[str, Any] = field(default_factory=dict)
     vector: str | None = None
@@ -85,12 +111,17 @@ class NodeState:
 
 @dataclass(slots=True)
 class EdgeState:
-    """first: only for HAS_METRIC, the oldest fact that put the metric under the schema."""
+    """first: only for HAS_METRIC, the oldest fact that put the metric under the schema. claims: by speaker."""
 
     at: Stamp
     linked: bool
     props: dict[str, Any] = field(default_factory=dict)
     first: Stamp = NEVER
+    claims: dict[str, Claim] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> Stamp:
+        return max(self.at, *(claim.at for claim in self.claims.values()), NEVER)
 
 
 @dataclass(slots=True)
@@ -129,6 +160,12 @@ class State:
             self.find(ref.parent)
             return None
         return self.nodes[ref.id]
+
+    def is_loaded(self, ref: Ref) -> bool:
+        """Whether `find` can tell if the asset is remembered."""
+        if type(self.nodes) is not dict or ref.id in self.nodes:
+            return True
+        return ref.parent is not None and ref.parent.id not in self.stored_nodes and self.is_loaded(ref.parent)
 
     def put_node(self, id: str, node: NodeState | None) -> None:
         self.nodes[id] = node

@@ -17,9 +17,9 @@ from platform_defs.lineage.facts import Fact
 from platform_defs.lineage.merge.changes import operations
 from platform_defs.lineage.merge.deduplication import has_renames, without_repeats
 from platform_defs.lineage.merge.load import load
-from platform_defs.lineage.merge.pruning import forget, is_candidate
+from platform_defs.lineage.merge.pruning import forget, is_candidate, is_silent_speaker
 from platform_defs.lineage.merge.rules import take
-from platform_defs.lineage.merge.state import NeedsRebuild, NodeState, Stamp, State, stamp_of
+from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, NodeState, Stamp, State, stamp_of
 from platform_defs.lineage.version import Version, version_of
 from platform_defs.store.chunks import chunks
 
@@ -70,15 +70,25 @@ def apply_events(
         return ApplyResult(True, 0)
 
 
-def prune_graph(store: GraphStore, older_than: datetime) -> int:
-    """Forgets drops, renames and cut edges from before that time; returns how many nodes and edges were deleted."""
+def prune_graph(store: GraphStore, older_than: datetime, *, speakers_before: datetime | None = None) -> int:
+    """Forgets drops, renames and cut edges from before that time; returns how many nodes and edges were deleted.
+
+    Speakers who have said nothing since `speakers_before` are forgotten too.
+    """
     before = Stamp(version_of(older_than, ""))
+    silent_since = NEVER if speakers_before is None else Stamp(version_of(speakers_before, ""))
     found: dict[str, None] = {}
+    silent: list[str] = []
     for item in store.stream():
-        if is_candidate(item):
+        if isinstance(item, Node) and is_silent_speaker(item, silent_since):
+            silent.append(item.id)
+        elif is_candidate(item):
             found |= dict.fromkeys([item.id] if isinstance(item, Node) else [item.from_id])
     found.pop(str(store.tenant), None)
-    return sum(store.update(partial(_prune_some, ids=some, before=before)) for some in chunks(found, PRUNED_AT_ONCE))
+    for some in chunks(silent, PRUNED_AT_ONCE):
+        store.apply([DeleteNodes(some)])
+    pruned = (store.update(partial(_prune_some, ids=some, before=before)) for some in chunks(found, PRUNED_AT_ONCE))
+    return sum(pruned) + len(silent)
 
 
 def _prune_some(transaction: GraphTransaction, *, ids: Sequence[str], before: Stamp) -> int:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, delete, func, select
 
 from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows
-from platform_defs.store.engine import read
+from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.lineage import lineage_sql, lineage_sql_run
 from platform_defs.store.upsert import upsert
 
@@ -65,6 +65,34 @@ def read_counts(engine: Engine, tenant_id: int) -> Iterator[dict[str, int]]:
             return
         yield {row.sql_id: row.runs for row in rows}
         last = rows[-1].sql_id
+
+
+def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
+    """Counts a tenant's runs anew: those of stored events, and those that are counted while this happens."""
+    wanted = sorted(set(runs))
+    kept = {run.sql_id for run in wanted}
+    count, run_table = lineage_sql.c, lineage_sql_run.c
+
+    def write(connection: Connection) -> None:
+        rows = [{"tenant_id": run.tenant_id, "sql_id": run.sql_id, "run_uuid": run.run_id} for run in wanted]
+        upsert(connection, lineage_sql_run, rows, key=("tenant_id", "sql_id", "run_uuid"), update="nothing")
+        known = connection.scalars(select(count.sql_id).where(count.tenant_id == tenant_id)).all()
+        for some in chunks(sorted(set(known) - kept), PER_STATEMENT):
+            connection.execute(
+                delete(lineage_sql_run).where(run_table.tenant_id == tenant_id, run_table.sql_id.in_(some))
+            )
+            connection.execute(delete(lineage_sql).where(count.tenant_id == tenant_id, count.sql_id.in_(some)))
+        query = (
+            select(run_table.sql_id, func.count().label("runs"))
+            .where(run_table.tenant_id == tenant_id)
+            .group_by(run_table.sql_id)
+        )
+        counted = [
+            {"tenant_id": tenant_id, "sql_id": row.sql_id, "runs": row.runs} for row in connection.execute(query)
+        ]
+        upsert(connection, lineage_sql, counted, key=("tenant_id", "sql_id"), update=["runs"])
+
+    transact(engine, write)
 
 
 def delete_older(engine: Engine, before: datetime) -> int:

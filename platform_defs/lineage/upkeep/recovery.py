@@ -19,7 +19,7 @@ from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.sink.commit import is_caused_by_event, is_store_unavailable
 from platform_defs.lineage.sink.raw_events import EventKey, StoredEvent
-from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, read_counts
+from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, read_counts, recount
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
 from platform_defs.lineage.upkeep.rebuild import RebuildReport, rebuild
 from platform_defs.lineage.version import time_of
@@ -104,17 +104,22 @@ def rebuild_tenant(
     if not keep_unexplained:
         raw_events.renew_versions(engine, tenant.id)
     unapplied: set[EventKey] = set()
+    runs: set[SqlRun] = set()
 
     def read_events() -> Iterator[EventFacts]:
         for stored in raw_events.read_in_version_order(engine, tenant.id):
             if not stored.applied:
                 unapplied.add(EventKey(tenant.id, stored.fingerprint))
+            if stored.sql_id and stored.event.run_id:
+                runs.add(SqlRun(tenant.id, stored.sql_id, stored.event.run_id))
             yield stored.event_facts
 
     report = rebuild(
         engine, graph, tenant, read_events=read_events, keep_unexplained=keep_unexplained, progress=progress
     )
     store = graph.for_tenant(tenant.id)
+    if not keep_unexplained:
+        recount(engine, tenant.id, runs)
     for some in read_counts(engine, tenant.id):
         apply_events(store, tenant, [], some)
     transact(engine, lambda connection: raw_events.mark_applied(connection, list(unapplied)))

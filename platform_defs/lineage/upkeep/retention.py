@@ -40,10 +40,17 @@ def delete_expired(engine: Engine, graph: Graph, retention: Retention, at: datet
         runs = run_counts.delete_older(engine, before)
     if retention.dead_letters:
         letters = dead_letters.delete_older(engine, at - timedelta(days=retention.dead_letters))
-    return RetentionReport(events, runs, letters, prune_tombstones(engine, graph, retention.tombstones, at))
+    tombstones = prune_tombstones(engine, graph, retention.tombstones, at, speaker_days=retention.events)
+    return RetentionReport(events, runs, letters, tombstones)
 
 
-def prune_tombstones(engine: Engine, graph: Graph, days: int, at: datetime) -> int:
-    """Forgets drops and renames older than so many days, in every tenant's graph."""
+def prune_tombstones(engine: Engine, graph: Graph, days: int, at: datetime, *, speaker_days: int = 0) -> int:
+    """Forgets drops and renames older than so many days, in every tenant's graph.
+
+    Also forgets the runs of jobs that have been silent for `speaker_days`; 0 keeps them. What they said stays.
+    """
     before = at - timedelta(days=days)
-    return sum(prune_graph(graph.for_tenant(tenant.id), before) for tenant in list_tenants(engine))
+    silent = at - timedelta(days=speaker_days) if speaker_days else None
+    return sum(
+        prune_graph(graph.for_tenant(tenant.id), before, speakers_before=silent) for tenant in list_tenants(engine)
+    )

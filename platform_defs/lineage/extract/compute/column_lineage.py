@@ -8,16 +8,14 @@ from platform_defs.lineage.events import facet_of
 from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.facts import Ref
 
-# (output column, input column) -> the transformations between them
+# (output column, or the output table as a whole, input column) -> the transformations between them
 ColumnSources = dict[tuple[Ref, Ref], list[Mapping[str, Any]]]
 
 
-def read_column_lineage(
-    table: Ref, facet: Mapping[str, Any], columns: list[str], tables: LogicalTables
-) -> ColumnSources:
-    """All pairs of columns that the facet connects.
+def read_column_lineage(table: Ref, facet: Mapping[str, Any], tables: LogicalTables) -> ColumnSources:
+    """All pairs that the facet connects.
 
-    columns: the columns of the output. Inputs of the dataset as a whole apply to all of them if the facet lists none.
+    Inputs of the dataset as a whole decided which rows there are (filters, joins): they are inputs of the table itself.
     """
     sources: ColumnSources = {}
     fields = facet.get("fields")
@@ -27,10 +25,8 @@ def read_column_lineage(
         content = facet_of(outputs, name)
         for source, item in _input_fields(content.get("inputFields"), tables):
             _add(sources, _column(table, name), source, _transformations(item) or _old_transformation(content))
-    # inputs of the dataset as a whole decided which rows there are (filters, joins), so every column depends on them
     for source, item in _input_fields(facet.get("dataset"), tables):
-        for name in outputs or columns:
-            _add(sources, _column(table, name), source, _transformations(item))
+        _add(sources, table, source, _transformations(item))
     return sources
 
 

@@ -1,6 +1,7 @@
 """Facts of a compute engine's event: its tables, the SQL node between them, and how columns derive from columns."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from platform_defs.canonical import canonical_hash
@@ -11,9 +12,21 @@ from platform_defs.lineage.extract.compute.engines import dialect_of, engine_of,
 from platform_defs.lineage.extract.compute.names import LogicalTables, sql_name
 from platform_defs.lineage.extract.compute.sql import Output, column_outputs, same_table
 from platform_defs.lineage.extract.facts_builder import ExtractedFacts, FactsBuilder
-from platform_defs.lineage.facts import ColumnSet, ColumnsUnlinked, Linked, LinkSet, Ref
+from platform_defs.lineage.facts import (
+    SPEAKER,
+    ColumnSet,
+    ColumnsUnlinked,
+    Dropped,
+    Exists,
+    Linked,
+    LinkSet,
+    Ref,
+    Renamed,
+    Statement,
+)
 
 _DERIVES = frozenset({"DERIVES_FROM"})
+_SPACES = re.compile(r"\s+")
 
 
 def lineage_facts(event: Event) -> ExtractedFacts:
@@ -21,18 +34,40 @@ def lineage_facts(event: Event) -> ExtractedFacts:
     builder = FactsBuilder()
     tables = LogicalTables(event)
     for dataset in event.inputs:
-        _add_input(builder, tables.of(dataset), dataset)
+        _add_table(builder, tables.of(dataset), dataset)
     for dataset in event.outputs:
-        _add_output(builder, tables.of(dataset), dataset, event.producer)
+        _add_table(builder, tables.of(dataset), dataset, event.producer)
     if event.dataset is not None:
-        _add_output(builder, tables.of(event.dataset), event.dataset, None)
-    return ExtractedFacts(_with_lineage(builder, event, tables), sql_ref(event))
+        _add_table(builder, tables.of(event.dataset), event.dataset)
+    sql = sql_ref(event)
+    if sql is not None:
+        builder.exists(sql, _sql_props(event))
+    statement = _statement(event, tables, sql, _column_sources(builder, event, tables))
+    for column in (*statement.written, *statement.read):
+        assert column.ref.parent is not None
+        builder.exists(column.ref.parent)
+    if statement.names_dataset or statement.completes:
+        builder.add(statement)
+    _add_lifecycle(builder, event, tables)
+    return ExtractedFacts(builder.facts, sql)
 
 
 def add_lineage(builder: FactsBuilder, event: Event) -> Ref | None:
-    """Adds only the lineage, for an event whose tables are in the builder already. Returns the SQL node, if any."""
-    _with_lineage(builder, event, LogicalTables(event))
-    return sql_ref(event)
+    """Adds only the lineage, for an event whose tables are in the builder already. Returns the SQL node, if any.
+
+    A catalog is no job: what it says holds until it says otherwise.
+    """
+    tables, sql = LogicalTables(event), sql_ref(event)
+    if sql is not None:
+        builder.exists(sql, _sql_props(event))
+    for dataset in (*event.inputs, *event.outputs):
+        builder.exists(tables.of(dataset))
+    for link in _links(event, tables, sql, _column_sources(builder, event, tables)):
+        if link.type == "DERIVES_FROM":
+            builder.exists(link.source)
+            builder.exists(link.target)
+        builder.link(link)
+    return sql
 
 
 def sql_text(event: Event) -> str | None:
@@ -42,27 +77,90 @@ def sql_text(event: Event) -> str | None:
 
 
 def sql_ref(event: Event) -> Ref | None:
-    """The SQL node: one per text and dialect. A job that has datasets but no SQL text gets one of its own."""
+    """The SQL node: one per job and text. A job that has datasets but no SQL text gets one of its own.
+
+    The same text of two jobs may read and write different tables. The dialect is not part of the identity, because the
+    facet that tells it may be missing in some events of a run.
+    """
     text = sql_text(event)
-    if text is not None:
-        return Ref("sql", (canonical_hash({"sql": text, "dialect": dialect_of(event)}),))
-    if event.kind is EventKind.DATASET or not (event.inputs or event.outputs):
+    if text is None and (event.kind is EventKind.DATASET or not (event.inputs or event.outputs)):
         return None
-    return Ref("sql", (canonical_hash({"jobNamespace": event.job_namespace, "jobName": event.job_name}),))
+    job = {"jobNamespace": event.job_namespace, "jobName": event.job_name}
+    if text is None:
+        return Ref("sql", (canonical_hash(job),))
+    normal = _SPACES.sub(" ", text.rstrip("; \t\r\n")).strip()
+    return Ref("sql", (canonical_hash({**job, "sql": normal}),))
 
 
-def _with_lineage(builder: FactsBuilder, event: Event, tables: LogicalTables) -> tuple[Any, ...]:
-    sql = sql_ref(event)
+def _statement(event: Event, tables: LogicalTables, sql: Ref | None, sources: ColumnSources) -> Statement:
+    """What the event says on behalf of its job, or of the producer of dataset events about one table."""
+    if event.dataset is not None:
+        table = tables.of(event.dataset)
+        speaker = Ref(SPEAKER, ("dataset", event.producer or "", *table.name))
+    else:
+        speaker = Ref(SPEAKER, ("job", event.job_namespace or "", event.job_name or ""))
+    written_in = event.outputs if event.dataset is None else (event.dataset,)
+    written = _columns(tables, written_in)
+    read = _columns(tables, event.inputs)
+    for output, source in sources:
+        if output.kind == "column":
+            written.setdefault(output, Exists(output, "Column"))
+        read.setdefault(source, Exists(source, "Column"))
+    return Statement(
+        speaker=speaker,
+        # an event without a run is a run of its own, which is complete
+        run=event.run_id or event.payload_hash,
+        completes=event.event_type == "COMPLETE" or event.kind is not EventKind.RUN,
+        names_dataset=any(True for _ in event.datasets),
+        outputs=tuple(dict.fromkeys(tables.of(dataset) for dataset in written_in)),
+        written=tuple(written.values()),
+        # a table that is read and written has the columns that are written: they follow the job's runs
+        read=tuple(column for ref, column in read.items() if ref not in written),
+        links=tuple(_links(event, tables, sql, sources)),
+    )
+
+
+def _columns(tables: LogicalTables, datasets: Sequence[Dataset]) -> dict[Ref, Exists]:
+    return {column.ref: column for dataset in datasets for column in schema_columns(tables.of(dataset), dataset) or ()}
+
+
+def _links(event: Event, tables: LogicalTables, sql: Ref | None, sources: ColumnSources) -> Iterator[Linked]:
     if sql is not None:
-        builder.exists(sql, _sql_props(event))
-        for dataset in event.inputs:
-            builder.exists(tables.of(dataset))
-            builder.link(Linked("INPUT_OF", tables.of(dataset), sql))
-        for dataset in event.outputs:
-            builder.exists(tables.of(dataset))
-            builder.link(Linked("OUTPUT_TO", sql, tables.of(dataset)))
-    _add_column_edges(builder, event, tables)
-    return builder.facts
+        for table in dict.fromkeys(tables.of(dataset) for dataset in event.inputs):
+            yield Linked("INPUT_OF", table, sql)
+        for table in dict.fromkeys(tables.of(dataset) for dataset in event.outputs):
+            yield Linked("OUTPUT_TO", sql, table)
+    for (output, source), transformations in sources.items():
+        yield Linked("DERIVES_FROM", output, source, edge_props(transformations))
+
+
+def _add_table(builder: FactsBuilder, table: Ref, dataset: Dataset, producer: str | None = None) -> None:
+    props = _documentation(dataset)
+    if producer is not None:
+        props["producer"] = producer
+    builder.exists(table, props)
+    if is_deleted(dataset.facet("schema")):
+        builder.add(ColumnSet(table, ()))
+
+
+def _add_lifecycle(builder: FactsBuilder, event: Event, tables: LogicalTables) -> None:
+    """Drops and renames that the event reports, after all else that it says. TRUNCATE removes rows, not lineage."""
+    if event.event_type != "COMPLETE":
+        return
+    for dataset in event.datasets:
+        facet = dataset.facet("lifecycleStateChange")
+        if is_deleted(facet):
+            continue
+        match str(facet.get("lifecycleStateChange", "")).upper():
+            case "DROP":
+                builder.add(Dropped(tables.of(dataset)))
+            case "RENAME":
+                previous = facet_of(facet, "previousIdentifier")
+                namespace, name = previous.get("namespace"), previous.get("name")
+                if isinstance(namespace, str) and isinstance(name, str) and namespace.strip() and name.strip():
+                    old = tables.by_name(namespace, name)
+                    if old != tables.of(dataset):
+                        builder.add(Renamed(old, tables.of(dataset)))
 
 
 def _sql_props(event: Event) -> dict[str, Any]:
@@ -76,29 +174,6 @@ def _sql_props(event: Event) -> dict[str, Any]:
     return {key: value for key, value in props.items() if value is not None}
 
 
-def _add_input(builder: FactsBuilder, table: Ref, dataset: Dataset) -> None:
-    """Adds the columns that a reader lists, and removes none: engines list only the columns that they read."""
-    builder.exists(table, _documentation(dataset))
-    columns = schema_columns(table, dataset)
-    if columns is None:
-        return
-    if not columns and is_deleted(dataset.facet("schema")):
-        builder.add(ColumnSet(table, ()))
-    for column in columns:
-        builder.exists(column.ref, column.props)
-
-
-def _add_output(builder: FactsBuilder, table: Ref, dataset: Dataset, producer: str | None) -> None:
-    props = _documentation(dataset)
-    if producer is not None:
-        props["producer"] = producer
-    builder.exists(table, props)
-    columns = schema_columns(table, dataset)
-    # an engine that does not know the schema sends an empty one, which must not remove all columns
-    if columns or (columns is not None and is_deleted(dataset.facet("schema"))):
-        builder.add(ColumnSet(table, columns))
-
-
 def _documentation(dataset: Dataset) -> dict[str, Any]:
     facet = dataset.facet("documentation")
     if is_deleted(facet):
@@ -107,7 +182,8 @@ def _documentation(dataset: Dataset) -> dict[str, Any]:
     return {"description": description} if isinstance(description, str) else {}
 
 
-def _add_column_edges(builder: FactsBuilder, event: Event, tables: LogicalTables) -> None:
+def _column_sources(builder: FactsBuilder, event: Event, tables: LogicalTables) -> ColumnSources:
+    """Where the columns of the outputs come from: by the facets, else by the SQL text."""
     sources: ColumnSources = {}
     has_facet = False
     for dataset in (*event.outputs, *(() if event.dataset is None else (event.dataset,))):
@@ -119,14 +195,11 @@ def _add_column_edges(builder: FactsBuilder, event: Event, tables: LogicalTables
         if is_deleted(facet):
             _forget_column_lineage(builder, table, dataset, facet)
         else:
-            sources |= read_column_lineage(table, facet, column_names(dataset), tables)
+            sources |= read_column_lineage(table, facet, tables)
     text = sql_text(event)
     if not has_facet and text is not None and event.inputs and event.outputs:
-        sources = _sources_of_sql(event, text, tables)
-    for (output, source), transformations in sources.items():
-        builder.exists(output)
-        builder.exists(source)
-        builder.link(Linked("DERIVES_FROM", output, source, edge_props(transformations)))
+        return _sources_of_sql(event, text, tables)
+    return sources
 
 
 def _forget_column_lineage(builder: FactsBuilder, table: Ref, dataset: Dataset, facet: Mapping[str, Any]) -> None:
@@ -151,10 +224,8 @@ def _sources_of_sql(event: Event, text: str, tables: LogicalTables) -> ColumnSou
         column = Ref("column", (*table.name, _output_column(output, outputs[table])))
         for source in output.sources:
             origin = _find_table(source.table, list(inputs))
-            # The parser takes some other words for columns. If the input table lists its columns, only those count.
-            name = None if origin is None else inputs[origin].get(source.column.lower())
-            if origin is not None and (name is not None or not inputs[origin]):
-                name = name or source.column
+            if origin is not None:
+                name = inputs[origin].get(source.column.lower(), source.column)
                 key = (column, Ref("column", (*origin.name, name)))
                 sources.setdefault(key, []).append({"type": "DIRECT", "subtype": source.subtype})
     return sources

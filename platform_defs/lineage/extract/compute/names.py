@@ -13,10 +13,13 @@ The first of these that applies:
      ns, `table`                   (ns, ns, ./, table)
      scheme://host/db, `s.table`   (scheme://host, db, s, table)     the same as scheme://host, `db.s.table`
      ns, `/dir/file`               (ns, ns, /dir/, file)       a path; the slash keeps directories apart from schemas
+     file:/dir, `schema.table`     (ns, ns, schema, table)     the namespace is a warehouse, and the name no path
+     arn:aws:glue:…, `table/db/t`  (ns, ns, db, t)             as Glue names its tables
    Two different datasets never become the same table, except for a trailing slash and for a database that stands both
    in the namespace and in the name.
 """
 
+import re
 from functools import lru_cache
 
 from platform_defs.lineage.events import Dataset, Event
@@ -48,6 +51,7 @@ _FILE_SCHEMES = frozenset(
 
 
 NO_SCHEMA = "./"
+_GLUE_TABLE = re.compile(r"table/(?P<schema>[^/]+)/(?P<table>[^/]+)")
 
 
 class LogicalTables:
@@ -80,21 +84,24 @@ def logical_table(dataset: Dataset, job_namespace: str | None) -> Ref:
         in_metalake = _in_metalake_of(job_namespace, name)
         if in_metalake is not None:
             return in_metalake
-    return _table_of_name(namespace, name)
+    return _table_of_name(namespace, name, is_table=True)
 
 
 @lru_cache(maxsize=8192)
-def _table_of_name(namespace: str, name: str) -> Ref:
+def _table_of_name(namespace: str, name: str, *, is_table: bool = False) -> Ref:
+    """is_table: the name is known to be that of a table, even if the namespace is that of files."""
     if namespace.startswith(SCHEME):
         ref = ref_of("table", Dataset(namespace, name, {}))
         if ref is not None:
             return ref
-    return Ref("table", _own_name(namespace, name))
+    return Ref("table", _own_name(namespace, name, is_table=is_table))
 
 
-def _own_name(namespace: str, name: str) -> tuple[str, str, str, str]:
+def _own_name(namespace: str, name: str, *, is_table: bool) -> tuple[str, str, str, str]:
     scheme, separator, rest = namespace.partition("://")
-    if "/" in name or (scheme if separator else namespace.partition(":")[0]) in _FILE_SCHEMES:
+    if ":glue:" in namespace and (glue := _GLUE_TABLE.fullmatch(name)) is not None:
+        return (namespace, namespace, glue["schema"], glue["table"])
+    if "/" in name or (not _is_table_name(namespace, name, is_table=is_table) and _is_of_files(namespace)):
         path = name.rstrip("/") or name
         directory, slash, base = path.rpartition("/")
         return (namespace, namespace, f"{directory}{slash}" or NO_SCHEMA, base or path)
@@ -102,7 +109,7 @@ def _own_name(namespace: str, name: str) -> tuple[str, str, str, str]:
     if not all(parts):
         return (namespace, namespace, NO_SCHEMA, name)
     host, _, database = rest.partition("/")
-    if separator and host and database:
+    if separator and host and database and scheme not in _FILE_SCHEMES:
         metalake = f"{scheme}{separator}{host}"
         if parts[0] == database and len(parts) == 3:
             parts = parts[1:]
@@ -111,6 +118,18 @@ def _own_name(namespace: str, name: str) -> tuple[str, str, str, str]:
     defaults = (namespace, NO_SCHEMA)[: 3 - len(parts)]
     catalog, schema, table = (*defaults, *parts)
     return (namespace, catalog, schema, table)
+
+
+def _is_of_files(namespace: str) -> bool:
+    scheme, separator, _ = namespace.partition("://")
+    return (scheme if separator else namespace.partition(":")[0]) in _FILE_SCHEMES
+
+
+def _is_table_name(namespace: str, name: str, *, is_table: bool) -> bool:
+    """Whether a name without a slash in a namespace of files is that of a table: the namespace is a warehouse then."""
+    _, _, path = namespace.partition(":")
+    in_warehouse = "/" in path.removeprefix("//").strip("/") or (path.startswith("/") and not path.startswith("//"))
+    return is_table or (in_warehouse and "." in name.strip("."))
 
 
 def sql_name(table: Ref) -> tuple[str, ...]:

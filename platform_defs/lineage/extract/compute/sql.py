@@ -35,6 +35,14 @@ UNKNOWN_WIDTH = -1
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 IDENTITY, TRANSFORMATION, AGGREGATION = "IDENTITY", "TRANSFORMATION", "AGGREGATION"
+# words without parentheses that some dialects take for functions; another dialect's parser takes them for columns
+_NOT_COLUMNS = frozenset(
+    {"current_date", "current_time", "current_timestamp", "current_user", "localtime", "localtimestamp", "rownum"}
+    | {"session_user", "sysdate", "systimestamp", "true", "false", "user"}
+)
+_UNITS = frozenset(
+    {"microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
+)
 _RANK = {IDENTITY: 0, TRANSFORMATION: 1, AGGREGATION: 2}
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
@@ -138,8 +146,10 @@ def _outputs(statement: exp.Expr, dialect: str, schemas: Schemas) -> Iterator[Ou
     if scope is None:
         return
     found = _Resolver(spelling, schemas).outputs(scope, 0)
-    if found.open and columns:
-        return  # a star stands for an unknown number of columns, so positions in the list mean nothing
+    if columns and (found.open or len(columns) != len(found.columns)):
+        # A star stands for an unknown number of columns, and a list of another length than the query's is an error or
+        # was misread: positions mean nothing then.
+        return
     width = UNKNOWN_WIDTH if found.open else len(found.columns)
     for position, (name, sources) in enumerate(found.columns):
         listed = columns[position] if position < len(columns) else None
@@ -185,11 +195,13 @@ def same_table(written: TableName, full: TableName) -> bool:
 class _Columns:
     """The output columns of a scope, in order and by lower-case name.
 
-    open: tables of which all columns are selected (`*`) although their columns are not known.
+    open: tables of which all columns are selected (`*`) although their columns are not known. partial: tables of which
+    all columns are selected, and only some may be known.
     """
 
     columns: list[tuple[str, list[Source]]] = field(default_factory=list)
     open: list[exp.Table] = field(default_factory=list)
+    partial: list[exp.Table] = field(default_factory=list)
     by_name: dict[str, list[Source]] = field(default_factory=dict)
 
     def add(self, name: str, sources: list[Source]) -> None:
@@ -246,13 +258,13 @@ class _Resolver:
                 for name, sources in inner.columns:
                     known.add(name, sources)
                 known.open.extend(inner.open)
+                known.partial.extend(inner.partial)
             elif isinstance(origin, exp.Table):
                 columns = self._columns_of(origin)
                 self._spend(len(columns), depth)
                 for name in columns:
                     known.add(name.lower(), [self._source(origin, name)])
-                if not columns:
-                    known.open.append(origin)
+                (known.partial if columns else known.open).append(origin)
 
     def _of_expression(self, known: _Columns, scope: Scope, expression: exp.Expr, depth: int) -> Iterator[Source]:
         subtype = IDENTITY
@@ -282,7 +294,7 @@ class _Resolver:
         if name in known.by_name:  # an alias of the select list that a later expression uses
             return known.by_name[name]
         possible = [sources for _, sources in found if sources]
-        return possible[0] if len(possible) == 1 else []
+        return possible[0] if len(possible) == 1 and not _is_other_word(column) else []
 
     def _in(self, origin: exp.Expr | Scope, name: str, depth: int) -> tuple[bool, list[Source]]:
         """Whether the origin certainly has the column, and the sources of that column."""
@@ -290,13 +302,14 @@ class _Resolver:
             inner = self.outputs(origin, depth + 1)
             if name in inner.by_name:
                 return True, inner.by_name[name]
-            return False, [self._source(inner.open[0], name)] if len(inner.open) == 1 else []
+            whole = [*inner.open, *inner.partial]
+            return False, [self._source(whole[0], name)] if len(whole) == 1 else []
         if not isinstance(origin, exp.Table):
             return False, []
         columns = self._columns_of(origin)
         if columns:
-            has = any(column.lower() == name for column in columns)
-            return has, [self._source(origin, name)] if has else []
+            # an event may list only some of the table's columns, so the table can have one that is not listed
+            return any(column.lower() == name for column in columns), [self._source(origin, name)]
         return False, [self._source(origin, name)]
 
     def _of_subquery(self, scope: Scope, query: exp.Expr, depth: int) -> list[Source]:
@@ -318,6 +331,12 @@ class _Resolver:
         self._steps += steps
         if self._steps > MAX_STEPS or depth > MAX_DEPTH:
             raise _TooMuch
+
+
+def _is_other_word(column: exp.Column) -> bool:
+    """Whether an unqualified name that no table lists is something else: a function, or the unit of a function."""
+    name = column.name.lower()
+    return name in _NOT_COLUMNS or (name in _UNITS and isinstance(column.parent, exp.Func))
 
 
 def _at_least(source: Source, subtype: str) -> Source:

@@ -7,9 +7,13 @@ properties are collected and stated once, under the names that are valid after a
 from collections.abc import Mapping
 from typing import Any
 
+from platform_defs.canonical import canonical_json
 from platform_defs.lineage.extract.columns import pick_props
 from platform_defs.lineage.extract.gravitino.facets import text_of
 from platform_defs.lineage.facts import Dropped, Ref, Renamed
+
+# begins the name of the property that describes one index
+INDEX = "properties.index."
 
 # type of change -> key of the change -> property of the column
 _COLUMN_CHANGES = {
@@ -19,13 +23,14 @@ _COLUMN_CHANGES = {
         "nullable": "nullable",
         "autoIncrement": "autoIncrement",
         "defaultValue": "defaultValue",
+        "position": "position",
     },
     "UPDATE_COLUMN_TYPE": {"dataType": "dataType"},
     "UPDATE_COLUMN_COMMENT": {"newComment": "description"},
     "UPDATE_COLUMN_NULLABILITY": {"nullable": "nullable"},
     "UPDATE_COLUMN_DEFAULT_VALUE": {"defaultValue": "defaultValue"},
     "UPDATE_COLUMN_AUTO_INCREMENT": {"autoIncrement": "autoIncrement"},
-    "UPDATE_COLUMN_POSITION": {},
+    "UPDATE_COLUMN_POSITION": {"position": "position"},
 }
 
 
@@ -60,6 +65,11 @@ class Changes:
                 self.props[f"properties.{key}"] = None if value is None else text_of(value)
             case "REMOVE_PROPERTY" if key := _word(change, "propertyKey"):
                 self.props[f"properties.{key}"] = None
+            case "ADD_INDEX" if name := _word(change, "indexName"):
+                index = {"type": change.get("indexType"), "columns": change.get("indexColumns")}
+                self.props[f"{INDEX}{name}"] = canonical_json(index)
+            case "DELETE_INDEX" if name := _word(change, "indexName"):
+                self.props[f"{INDEX}{name}"] = None
             case "DELETE_COLUMN" if name := _word(change, "columnName"):
                 self._columns.pop(name, None)
                 self.moves.append(Dropped(self._column(name)))

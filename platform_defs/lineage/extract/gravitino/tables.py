@@ -7,7 +7,7 @@ from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.extract.columns import schema_columns
 from platform_defs.lineage.extract.compute.lineage import add_lineage, sql_text
 from platform_defs.lineage.extract.facts_builder import ExtractedFacts, FactsBuilder
-from platform_defs.lineage.extract.gravitino.changes import Changes
+from platform_defs.lineage.extract.gravitino.changes import INDEX, Changes
 from platform_defs.lineage.extract.gravitino.containers import drop_assets
 from platform_defs.lineage.extract.gravitino.facets import facet_props, says_all_entries, target_datasets
 from platform_defs.lineage.extract.gravitino.names import ref_of
@@ -56,7 +56,11 @@ def _add_alteration(builder: FactsBuilder, event: Event, dataset: Dataset, chang
     for move in changes.moves:
         builder.add(move)
     all_entries = says_all_entries(dataset.facet("gravitino"))
-    builder.exists(changes.table, {**_table_props(event, dataset), **changes.props}, all_entries=all_entries)
+    changed_props = changes.props
+    if "indexes" in dataset.facet("gravitino"):
+        # the facet describes all indexes, so the single ones need not be remembered
+        changed_props = {name: value for name, value in changed_props.items() if not name.startswith(INDEX)}
+    builder.exists(changes.table, {**_table_props(event, dataset), **changed_props}, all_entries=all_entries)
     changed = changes.columns
     columns = schema_columns(changes.table, dataset)
     if columns is not None:

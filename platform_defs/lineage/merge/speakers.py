@@ -1,0 +1,401 @@
+"""What a speaker has said: the statements of a job's runs, or of the dataset events of one producer about one table.
+
+All events of a run count together. The *current run* is the one with the newest COMPLETE among the runs that name a
+dataset. Which statements are *live*, that is, which count:
+
+- INPUT_OF and OUTPUT_TO: everything that the current run said, and what other runs said after its COMPLETE.
+- Columns of an output: the same, by the newest completed run that names columns of this output.
+- DERIVES_FROM of an output: the same, by the newest completed run that names its column lineage or does not name the
+  output at all.
+- Columns of an input: always; readers only add.
+
+Each node and edge remembers which speakers claim it (NodeState.claims, EdgeState.claims), and stands while one does. A
+statement that was made before costs nothing: if the same statements stay live, no claim changes. So the stamp in a
+claim may be older than the newest statement; `review_claims` corrects it before anything is dropped.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from platform_defs.canonical import canonical_hash
+from platform_defs.lineage.facts import Exists, Linked, Ref, Statement
+from platform_defs.lineage.merge.names import current_name
+from platform_defs.lineage.merge.state import NEVER, Claim, Stamp, State, column_of
+
+# A speaker remembers this many runs beside those that still count.
+MAX_RUNS = 8
+# Runs that never completed and are too old to be remembered one by one: their statements still count.
+UNFINISHED = ""
+# Of more different statements of such runs the oldest are forgotten: what they claim stays.
+MAX_UNFINISHED = 16
+DERIVES_FROM = "DERIVES_FROM"
+# digests of statements that are being merged, by the identity of their encoding
+_DIGESTS: dict[int, tuple[dict[str, Any], str]] = {}
+MAX_DIGESTS = 1000
+
+
+class Part(NamedTuple):
+    """A part of a statement that counts or does not count as a whole.
+
+    kind: "io" (the links of an SQL), or of one table "written", "read" (that its columns exist), "reading" (what the
+    columns of an input are like) or "lineage". where: see `_where`.
+    """
+
+    digest: str
+    kind: str
+    table: Ref | None
+    where: tuple[str, ...]
+
+
+class ClaimKey(NamedTuple):
+    """What is claimed: a column (source alone; the type is "written" or "read") or an edge."""
+
+    type: str
+    source: Ref
+    target: Ref | None = None
+
+
+Claims = dict[ClaimKey, Claim]
+
+
+@dataclass(slots=True)
+class Run:
+    """said: the stamps of each statement, by digest: only the newest one, unless names have moved in between."""
+
+    completed: Stamp = NEVER
+    names_dataset: bool = False
+    said: dict[str, list[Stamp]] = field(default_factory=dict)
+
+    @property
+    def done_at(self) -> Stamp:
+        return self.completed if self.names_dataset else NEVER
+
+    @property
+    def newest(self) -> Stamp:
+        return max(self.completed, *(at for _, at in self.statements()), NEVER)
+
+    def statements(self) -> Iterator[tuple[str, Stamp]]:
+        return ((digest, at) for digest, stamps in self.said.items() for at in stamps)
+
+
+@dataclass(slots=True)
+class SpeakerState:
+    """bodies: statements by digest (`_encode`). floor and lineage_floors: of runs that are not remembered."""
+
+    bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    floor: Stamp = NEVER
+    lineage_floors: dict[str, Stamp] = field(default_factory=dict)
+
+    def copy(self) -> "SpeakerState":
+        runs = {
+            name: replace(run, said={digest: list(stamps) for digest, stamps in run.said.items()})
+            for name, run in self.runs.items()
+        }
+        return replace(self, bodies=dict(self.bodies), runs=runs, lineage_floors=dict(self.lineage_floors))
+
+    def add(self, state: State, statement: Statement, at: Stamp) -> None:
+        run = self.runs.setdefault(statement.run, Run())
+        run.names_dataset |= statement.names_dataset
+        if statement.completes:
+            run.completed = max(run.completed, at)
+        if statement.names_dataset:
+            body, digest = _encode(statement), digest_of(statement)
+            self.bodies[digest] = body
+            run.said[digest] = _newest(state, body, [*run.said.get(digest, ()), at])
+
+    def tables(self) -> Iterator[tuple[Ref, Stamp]]:
+        """All tables of the statements, with the times at which they were named."""
+        for run in self.runs.values():
+            for digest, at in run.statements():
+                body = self.bodies[digest]
+                for name in (*body["outputs"], *body["read"], *body["lineage"], *body["inputs"]):
+                    yield _table(name), at
+
+    def refs(self) -> Iterator[tuple[ClaimKey, Stamp]]:
+        """All nodes and edges that any remembered statement claims, by the names that they had then."""
+        for run in self.runs.values():
+            for digest, at in run.statements():
+                yield from ((key, at) for key, _ in _decode(self.bodies[digest]))
+
+
+def digest_of(statement: Statement) -> str:
+    """The same for all statements that claim the same."""
+    body = _encode(statement)
+    if (known := _DIGESTS.get(id(body))) is not None and known[0] is body:
+        return known[1]
+    digest = _digest(body)
+    if len(_DIGESTS) > MAX_DIGESTS:
+        _DIGESTS.clear()
+    _DIGESTS[id(body)] = (body, digest)
+    return digest
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return canonical_hash(body)[:16]
+
+
+def tables_of(statement: Statement) -> list[Ref]:
+    body = _encode(statement)
+    return [_table(name) for kind in ("outputs", "read", "lineage", "inputs") for name in body[kind]]
+
+
+def live_parts(state: State, speaker: SpeakerState) -> dict[Part, Stamp]:
+    """The parts of statements that count, each with the newest stamp at which it was said."""
+    current = max(speaker.floor, *(run.done_at for run in speaker.runs.values()), NEVER)
+    column_floors, lineage_floors = _floors(state, speaker)
+    live: dict[Part, Stamp] = {}
+    for run in speaker.runs.values():
+        for digest, at in run.statements():
+            body, effective = speaker.bodies[digest], max(at, run.done_at)
+            read, where = _now(state, body["read"], at), _where(state, body, at)
+            parts = [Part(digest, "read", table, where) for table in read]
+            if effective >= current:
+                parts += [Part(digest, "io", None, where), *(Part(digest, "reading", table, where) for table in read)]
+            for kind, floors in (("written", column_floors), ("lineage", lineage_floors)):
+                for table in _now(state, body[kind], at):
+                    if effective >= floors.get(table, NEVER):
+                        parts.append(Part(digest, kind, table, where))
+            for part in parts:
+                live[part] = max(live.get(part, NEVER), at)
+    return live
+
+
+def expand(
+    state: State, speaker: SpeakerState, live: Mapping[Part, Stamp], *, loaded_only: bool = False
+) -> Iterator[tuple[ClaimKey, Claim]]:
+    """The claims that the live parts make, by the names that assets have now; several parts may claim the same."""
+    statements: dict[tuple[str, tuple[str, ...]], dict[tuple[str, Ref | None], Stamp]] = defaultdict(dict)
+    for part, at in live.items():
+        statements[part.digest, part.where][part.kind, part.table] = at
+    for (digest, _), parts in statements.items():
+        for key, props in _decode(speaker.bodies[digest]):
+            kind = _kind(key)
+            for (live_kind, live_table), at in parts.items():
+                if live_kind != kind:
+                    continue
+                named = _key_now(state, key, at, loaded_only=loaded_only)
+                if named is None or _subject(named) != live_table:
+                    continue
+                if kind == "read" and ("reading", live_table) not in parts:
+                    props = {}
+                yield named, Claim(at, props)
+
+
+def strike_dead(
+    state: State, speaker: SpeakerState, dead_at: Callable[[ClaimKey], Stamp], *, loaded_only: bool = False
+) -> None:
+    """Removes from the statements what was dropped after they were made. Made again, they are other statements."""
+    bodies: dict[str, dict[str, Any]] = {}
+    for run in speaker.runs.values():
+        said: dict[str, list[Stamp]] = defaultdict(list)
+        for digest, at in run.statements():
+            body = speaker.bodies[digest]
+            kept: dict[str, list[Any]] = {"columns": [], "links": []}
+            for item, key in _items(body):
+                named = _key_now(state, key, at, loaded_only=loaded_only)
+                unknown = loaded_only and not _are_loaded(state, key, at)
+                if unknown or (named is not None and at > dead_at(named)):
+                    kept["columns" if key.target is None else "links"].append(item)
+            if any(len(kept[kind]) < len(body[kind]) for kind in kept):
+                body = {**body, **kept}
+                digest = _digest(body)
+            bodies[digest] = body
+            said[digest].append(at)
+        run.said = {digest: _newest(state, bodies[digest], stamps) for digest, stamps in said.items()}
+    speaker.bodies = bodies
+
+
+def fold(state: State, speaker: SpeakerState) -> None:
+    """Forgets old runs that do not count any more, so that what is remembered is bounded."""
+    if len(speaker.runs) <= MAX_RUNS:
+        return
+    counting = _counting(state, speaker)
+    oldest = sorted(speaker.runs.keys() - {UNFINISHED}, key=lambda name: (speaker.runs[name].newest, name))
+    for name in oldest[: len(speaker.runs) - MAX_RUNS]:
+        run = speaker.runs.pop(name)
+        floor = speaker.floor
+        if run.done_at:
+            speaker.floor = max(floor, run.done_at)
+            _keep_lineage_floors(state, speaker, run)
+        else:
+            others = speaker.runs.setdefault(UNFINISHED, Run(names_dataset=True))
+            for digest, stamps in run.said.items():
+                both = [*others.said.get(digest, ()), *stamps]
+                others.said[digest] = _newest(state, speaker.bodies[digest], both)
+        if _counting(state, speaker) != counting:
+            speaker.floor, speaker.runs[name] = floor, run
+    if UNFINISHED in speaker.runs:
+        said = speaker.runs[UNFINISHED].said
+        newest = sorted(said, key=lambda digest: (said[digest][-1], digest))[-MAX_UNFINISHED:]
+        speaker.runs[UNFINISHED].said = {digest: said[digest] for digest in newest}
+    used = {digest for run in speaker.runs.values() for digest in run.said}
+    speaker.bodies = {digest: body for digest, body in speaker.bodies.items() if digest in used}
+
+
+def _counting(state: State, speaker: SpeakerState) -> set[Part]:
+    """The live parts without what was read: a claim on a column that was read is never taken back."""
+    return {part for part in live_parts(state, speaker) if part.kind not in ("read", "reading")}
+
+
+def _newest(state: State, body: Mapping[str, Any], stamps: Iterable[Stamp]) -> list[Stamp]:
+    """The stamps without those after which the same was said again of the same assets."""
+    kept = {_where(state, body, at): at for at in sorted(set(stamps))}
+    return sorted(kept.values())
+
+
+def _where(state: State, body: Mapping[str, Any], at: Stamp) -> tuple[str, ...]:
+    """Tells statements apart that name the same assets, between which these or their columns were renamed."""
+    found: list[str] = []
+    moved = False
+    renamed_at = NEVER
+    for name in (*body["outputs"], *body["read"], *body["lineage"], *body["inputs"]):
+        table = _table(name)
+        now = current_name(state, table, at)
+        node = None if now is None else state.find(now)
+        renamed_at = renamed_at if node is None else max(renamed_at, node.column_renamed_at)
+        moved |= now != table
+        found.append("" if now is None else now.id)
+    columns = [renamed_at] if renamed_at > at else []
+    return (*(found if moved else ()), *columns)
+
+
+def _floors(state: State, speaker: SpeakerState) -> tuple[dict[Ref, Stamp], dict[Ref, Stamp]]:
+    columns: dict[Ref, Stamp] = {}
+    lineage: dict[Ref, Stamp] = {}
+    said = [(run, digest, at) for run in speaker.runs.values() for digest, at in run.statements()]
+    with_lineage = {table for _, digest, at in said for table in _now(state, speaker.bodies[digest]["lineage"], at)}
+    for table in with_lineage:
+        lineage[table] = speaker.lineage_floors.get(table.id, NEVER)
+    for run in speaker.runs.values():
+        if not run.done_at:
+            continue
+        named = _named_tables(state, speaker, run)
+        for table in named["written"]:
+            columns[table] = max(columns.get(table, NEVER), run.done_at)
+        for table in with_lineage:
+            if table in named["lineage"] or table not in named["outputs"]:
+                lineage[table] = max(lineage.get(table, NEVER), run.done_at)
+    return columns, lineage
+
+
+def _named_tables(state: State, speaker: SpeakerState, run: Run) -> dict[str, set[Ref]]:
+    said = [(speaker.bodies[digest], at) for digest, at in run.statements()]
+    return {
+        kind: {table for body, at in said for table in _now(state, body[kind], at)}
+        for kind in ("outputs", "written", "lineage")
+    }
+
+
+def _keep_lineage_floors(state: State, speaker: SpeakerState, forgotten: Run) -> None:
+    named = _named_tables(state, speaker, forgotten)
+    for run in speaker.runs.values():
+        for digest, at in run.statements():
+            for table in _now(state, speaker.bodies[digest]["lineage"], at):
+                if table in named["lineage"] or table not in named["outputs"]:
+                    known = speaker.lineage_floors.get(table.id, NEVER)
+                    speaker.lineage_floors[table.id] = max(known, forgotten.done_at)
+
+
+def _now(state: State, names: Iterable[list[str]], at: Stamp) -> list[Ref]:
+    found = (current_name(state, _table(name), at) for name in names)
+    return [table for table in found if table is not None]
+
+
+def _table(name: Iterable[str]) -> Ref:
+    return Ref("table", tuple(name))
+
+
+def _kind(key: ClaimKey) -> str:
+    if key.target is None:
+        return key.type
+    return "lineage" if key.type == DERIVES_FROM else "io"
+
+
+def _subject(key: ClaimKey) -> Ref | None:
+    """The table whose columns or column lineage it is; None for the links of an SQL."""
+    if _kind(key) == "io":
+        return None
+    return key.source.parent if key.source.kind == "column" else key.source
+
+
+def _key_now(state: State, key: ClaimKey, at: Stamp, *, loaded_only: bool) -> ClaimKey | None:
+    if loaded_only and not _are_loaded(state, key, at):
+        return None
+    source = current_name(state, key.source, at)
+    target = None if key.target is None else current_name(state, key.target, at)
+    if source is None or (key.target is not None and target is None):
+        return None
+    return ClaimKey(key.type, source, target)
+
+
+def _are_loaded(state: State, key: ClaimKey, at: Stamp) -> bool:
+    return all(_is_loaded(state, ref, at) for ref in (key.source, key.target) if ref is not None)
+
+
+def _is_loaded(state: State, ref: Ref, at: Stamp) -> bool:
+    if ref.kind != "column" or ref.parent is None:
+        return state.is_loaded(ref)
+    table = current_name(state, ref.parent, at)
+    return table is not None and state.is_loaded(column_of(table, ref.name[-1]))
+
+
+def _encode(statement: Statement) -> dict[str, Any]:
+    """JSON with the tables that are named (outputs) and those whose columns or lineage are (the other keys)."""
+    if statement.encoded:
+        return statement.encoded
+    body: dict[str, Any] = {
+        "outputs": sorted(list(table.name) for table in statement.outputs),
+        "written": _tables_of(column.ref for column in statement.written),
+        "read": _tables_of(column.ref for column in statement.read),
+        "inputs": sorted(list(link.source.name) for link in statement.links if link.type == "INPUT_OF"),
+        "lineage": _tables_of(link.source for link in statement.links if link.type == DERIVES_FROM),
+        "columns": sorted(
+            (
+                [kind, list(column.ref.name), _props(column)]
+                for kind, columns in (("written", statement.written), ("read", statement.read))
+                for column in columns
+            ),
+            key=lambda item: (item[0], item[1]),
+        ),
+        "links": sorted(
+            (_encode_link(link) for link in statement.links), key=lambda item: (item[0], item[1:3], item[3:5])
+        ),
+    }
+    statement.encoded.update(body)
+    return statement.encoded
+
+
+def _props(column: Exists) -> dict[str, Any]:
+    return {name: value for name, value in column.props.items() if name != "name" and value is not None}
+
+
+def _encode_link(link: Linked) -> list[Any]:
+    return [
+        link.type,
+        link.source.kind,
+        list(link.source.name),
+        link.target.kind,
+        list(link.target.name),
+        dict(link.props),
+    ]
+
+
+def _tables_of(refs: Iterable[Ref]) -> list[list[str]]:
+    names = {(ref.parent if ref.kind == "column" and ref.parent is not None else ref).name for ref in refs}
+    return sorted(list(name) for name in names)
+
+
+def _decode(body: Mapping[str, Any]) -> Iterator[tuple[ClaimKey, dict[str, Any]]]:
+    return ((key, item[-1]) for item, key in _items(body))
+
+
+def _items(body: Mapping[str, Any]) -> Iterator[tuple[list[Any], ClaimKey]]:
+    for column in body["columns"]:
+        kind, name, _ = column
+        yield column, ClaimKey(kind, Ref("column", tuple(name)))
+    for link in body["links"]:
+        type, from_kind, from_name, to_kind, to_name, _ = link
+        yield link, ClaimKey(type, Ref(from_kind, tuple(from_name)), Ref(to_kind, tuple(to_name)))

@@ -1,0 +1,205 @@
+"""What jobs say follows their runs, in any order of arrival; the reference implementation says what should stand."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import permutations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from platform_defs.access.tenants import Tenant
+from platform_defs.graph.model import Node
+from platform_defs.graph.text import graph_lines
+from platform_defs.lineage.facts import SPEAKER, Dropped, Fact, Ref, Renamed
+from platform_defs.lineage.merge.changes import whole_graph
+from platform_defs.lineage.merge.rules import take
+from platform_defs.lineage.merge.state import empty_state
+from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph, stamp_facts
+from platform_defs.lineage.version import Version
+from tests.lineage.merging import (
+    JOBS,
+    SQLS,
+    TABLES,
+    PlainStore,
+    arrive,
+    column,
+    histories,
+    loaded,
+    plain_events,
+    spoken_and_dropped_events,
+    spoken_and_moved_events,
+    spoken_events,
+    stated,
+)
+from tests.lineage.reference import Reference
+
+TENANT = Tenant(7, "seven", "Seven")
+History = tuple[list[EventFacts], list[list[EventFacts]]]
+
+many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@many
+@given(histories(spoken_events) | histories(spoken_and_dropped_events))
+def test_statements_and_drops_in_any_order_end_in_the_reference_and_never_need_a_rebuild(history: History) -> None:
+    in_order, groups = history
+    store = PlainStore(TENANT.id)
+    assert arrive(store, TENANT, groups) == 0
+    assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()
+
+
+@many
+@given(histories(spoken_and_moved_events) | histories(st.one_of(spoken_and_moved_events, plain_events)))
+def test_statements_about_names_that_move_in_any_order_end_in_the_reference(history: History) -> None:
+    in_order, groups = history
+    for arriving in (groups, [[event] for event in in_order]):
+        store = PlainStore(TENANT.id)
+        arrive(store, TENANT, arriving)
+        assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()
+
+
+@many
+@given(histories(st.one_of(spoken_and_dropped_events, spoken_and_moved_events)))
+def test_the_merge_alone_writes_the_same_hidden_facts_as_the_store_has(history: History) -> None:
+    """A rebuild merges in memory. Its graph must equal the one that applying the events one by one leaves."""
+    in_order, _ = history
+    state = empty_state(str(TENANT.id))
+    take(state, stamp_facts(in_order))
+    store = PlainStore(TENANT.id)
+    assert not apply_events(store, TENANT, in_order).needs_rebuild
+    items = {str(item.id if isinstance(item, Node) else item.key): item for item in whole_graph(state)}
+    stored = {str(item.id if isinstance(item, Node) else item.key): item for item in store.stream()}
+    del stored[str(TENANT.id)]
+    assert items == stored
+
+
+A, B = TABLES[:2]
+J, K = JOBS
+
+
+def said(
+    at: int,
+    job: Ref,
+    run: str,
+    kind: str,
+    columns: Sequence[str] = (),
+    pairs: Sequence[tuple[str, str]] = (),
+    *extras: str,
+    target: Ref = B,
+    sql: Ref = SQLS[0],
+) -> EventFacts:
+    facts = stated(job, run, kind, sql, A, target, {name: {} for name in columns}, pairs, extras)
+    return EventFacts(Version(f"{at:032x}"), tuple(facts))
+
+
+def catalog(at: int, *facts: Fact) -> EventFacts:
+    return EventFacts(Version(f"{at:032x}"), facts)
+
+
+def shown(history: Sequence[EventFacts]) -> set[str]:
+    """Columns of B as `x`, edges as `type`, or for column lineage `x<y`; the same in every order of arrival."""
+    expected = Reference(TENANT, history).lines()
+    for order in permutations(history):
+        store = PlainStore(TENANT.id)
+        arrive(store, TENANT, [[one] for one in order])
+        assert list(graph_lines(store)) == expected
+    names = {
+        ref.id: ref.name[-1] for ref in [*(column(B, name) for name in "xyw"), *(column(A, name) for name in "xyw")]
+    }
+    names |= {table.id: table.name[-1].upper() for table in TABLES}
+    found = set[str]()
+    for line in map(json.loads, expected):
+        if line.get("edge") == "HAS_COLUMN" and line["from"] == B.id:
+            found.add(names[line["to"]])
+        elif line.get("edge") == "DERIVES_FROM":
+            found.add(f"{names[line['from']]}<{names[line['to']]}")
+        elif line.get("edge") in ("INPUT_OF", "OUTPUT_TO"):
+            found.add(f"{line['edge']} {names.get(line['from']) or names[line['to']]}")
+    return found
+
+
+IO = {"INPUT_OF A", "OUTPUT_TO B"}
+
+
+def test_a_run_replaces_what_the_jobs_earlier_run_said_and_nobody_elses() -> None:
+    first = said(1, J, "r1", "COMPLETE", ["x", "y"], [("x", "x"), ("y", "y")])
+    second = said(3, J, "r2", "COMPLETE", ["x"], [("y", "x")])
+    assert shown([first, second]) == IO | {"x", "x<y"}
+    other = said(2, K, "r1", "COMPLETE", ["y"], [("y", "y")], sql=SQLS[1])
+    assert shown([first, other, second]) == IO | {"x", "y", "x<y", "y<y"}
+
+
+def test_a_run_that_names_no_columns_and_no_lineage_changes_none() -> None:
+    first = said(1, J, "r1", "COMPLETE", ["x", "y"], [("y", "x")])
+    assert shown([first, said(2, J, "r2", "COMPLETE")]) == IO | {"x", "y", "x<y"}
+    assert shown([first, said(2, J, "r2", "COMPLETE", [], [], "input only")]) == {"INPUT_OF A", "x", "y"}
+
+
+def test_all_events_of_a_run_count_together() -> None:
+    start = said(1, J, "r1", "START", ["x"], [("x", "x")])
+    empty = said(3, J, "r1", "COMPLETE", [], [], "empty")
+    overlapping = said(2, J, "r2", "COMPLETE", ["y"], [("y", "y")])
+    assert shown([start, empty]) == IO | {"x", "x<x"}
+    assert shown([start, overlapping]) == IO | {"y", "y<y"}
+    assert shown([start, overlapping, empty]) == IO | {"x", "x<x"}
+
+
+def test_a_run_that_has_not_completed_only_adds() -> None:
+    first = said(1, J, "r1", "COMPLETE", ["x"], [("x", "x")])
+    failed = said(2, J, "r2", "FAIL", ["y"], [("y", "y")])
+    assert shown([first, failed]) == IO | {"x", "y", "x<x", "y<y"}
+    assert shown([first, failed, said(3, J, "r3", "COMPLETE", ["x"], [("x", "x")])]) == IO | {"x", "x<x"}
+
+
+def test_a_catalogs_set_removes_what_was_said_before_and_what_is_said_later_counts_again() -> None:
+    first = said(1, J, "r1", "COMPLETE", ["x", "y"], [("y", "y")])
+    loads = catalog(2, *loaded(B, {}, {"x": {}}))
+    assert shown([first, loads]) == IO | {"x"}
+    again = said(3, J, "r2", "COMPLETE", ["x", "y"], [("y", "y")])
+    assert shown([first, loads, again]) == IO | {"x", "y", "y<y"}
+
+
+def test_what_jobs_said_moves_with_a_renamed_table_and_column() -> None:
+    first = said(1, J, "r1", "COMPLETE", ["x", "w"], [("x", "x")])
+    moved = catalog(2, Renamed(column(B, "x"), column(B, "y")))
+    assert shown([first, moved]) == IO | {"y", "w", "y<x"}
+    old = said(1, J, "r1", "COMPLETE", ["x", "y"], [("x", "x")], target=TABLES[2])
+    table = catalog(2, Renamed(TABLES[2], B))
+    assert shown([old, table, said(3, J, "r2", "COMPLETE", ["x"], [("y", "x")])]) == IO | {"x", "x<y"}
+
+
+def test_a_drop_takes_what_jobs_said_and_a_forgotten_drop_does_not_bring_it_back() -> None:
+    first, dropped = said(1, J, "r1", "COMPLETE", ["x"], [("x", "x")]), catalog(2, Dropped(B))
+    store = PlainStore(TENANT.id)
+    arrive(store, TENANT, [[first], [dropped]])
+    prune_graph(store, datetime(9000, 1, 1, tzinfo=UTC))
+    arrive(store, TENANT, [[said(3, J, "r2", "COMPLETE", [], [], "input only")]])
+    assert not any("HAS_COLUMN" in line and B.id in line for line in graph_lines(store))
+
+
+def test_a_statement_that_is_made_again_writes_only_what_its_job_remembers() -> None:
+    wide = [f"c{at}" for at in range(50)]
+    store = PlainStore(TENANT.id)
+    for run in range(3):
+        at = 2 * run
+        apply_events(
+            store, TENANT, [said(at + 1, J, f"r{run}", "START", wide), said(at + 2, J, f"r{run}", "COMPLETE", wide)]
+        )
+    result = apply_events(store, TENANT, [said(90, J, "r9", "START", wide), said(91, J, "r9", "COMPLETE", wide)])
+    # the job, the two tables, the SQL, and the schema and catalog above the tables
+    assert result.writes == 6
+
+
+def test_what_is_remembered_of_a_job_and_of_a_column_is_bounded() -> None:
+    store = PlainStore(TENANT.id)
+    sizes = []
+    for at in range(1, 80):
+        job = Ref(SPEAKER, ("job", "n", f"once{at}"))
+        apply_events(
+            store, TENANT, [said(2 * at, job, "r", "COMPLETE", ["x"]), said(2 * at + 1, J, f"r{at}", "START", ["y"])]
+        )
+        nodes = store.nodes([column(B, "x").id, J.id])
+        sizes.append(sum(len(node.props["_facts"]) for node in nodes.values()))
+    assert sizes[-1] < 1.1 * sizes[45]
+    assert any('"name": "x"' in line for line in graph_lines(store))

@@ -1,0 +1,154 @@
+"""What users saw to be false: each sequence of real-looking events ends in the same true graph on every store."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from platform_defs.access.principal import SourceType
+from platform_defs.access.tenants import Tenant
+from platform_defs.graph.model import Edge, Node
+from platform_defs.graph.port import Graph
+from platform_defs.lineage.events import parse_event
+from platform_defs.lineage.extract.facts_of import facts_of
+from platform_defs.lineage.sink.apply import EventFacts, apply_events
+from platform_defs.lineage.version import version_of
+from tests.graph.conftest import GRAPHS
+from tests.lineage.test_merge_stores import START, new_tenant, open_graphs
+from tests.lineage.wire import at_catalog, dataset, gravitino, run_event, schema
+
+__all__ = ["open_graphs"]
+DUCK = "duckdb://shop"
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request: pytest.FixtureRequest, open_graphs: Callable[[str], Graph]) -> Graph:
+    return open_graphs(str(request.param))
+
+
+class Lineage:
+    """A tenant's graph, to which events come one after the other."""
+
+    def __init__(self, graph: Graph, tenant: Tenant) -> None:
+        self.store = graph.for_tenant(tenant.id)
+        self.tenant = tenant
+        self._minute = 0
+
+    def post(self, raw: dict[str, Any], source: SourceType = SourceType.COMPUTE) -> None:
+        self._minute += 1
+        event = parse_event({**raw, "eventTime": (START + timedelta(minutes=self._minute)).isoformat()})
+        facts = EventFacts(version_of(event.event_time, event.payload_hash), facts_of(event, source).facts)
+        assert not apply_events(self.store, self.tenant, [facts]).needs_rebuild
+
+    def edges(self, *types: str) -> set[str]:
+        """from>to by qualified name; an SQL node is named by its job."""
+        items = list(self.store.stream())
+        names = {
+            node.id: node.props.get("qualifiedName") or node.props.get("jobName", "")
+            for node in items
+            if isinstance(node, Node)
+        }
+        found = [edge for edge in items if isinstance(edge, Edge) and edge.type in types]
+        return {f"{names[edge.from_id]}>{names[edge.to_id]}" for edge in found}
+
+    @property
+    def columns(self) -> set[str]:
+        return {edge.partition(">")[2] for edge in self.edges("HAS_COLUMN")}
+
+
+@pytest.fixture
+def lineage(graph: Graph) -> Iterator[Lineage]:
+    made = Lineage(graph, new_tenant())
+    yield made
+    made.store.clear()
+
+
+def ran(job: str, reads: list[dict[str, Any]], writes: list[dict[str, Any]], sql: str | None = None) -> dict[str, Any]:
+    facets = {} if sql is None else {"sql": {"query": sql}}
+    named = {"namespace": "dbt", "name": job, "facets": facets}
+    return run_event(run={"runId": str(uuid.uuid4())}, job=named, inputs=reads, outputs=writes)
+
+
+def column_lineage(**pairs: str) -> dict[str, Any]:
+    fields = {
+        out: {"inputFields": [{"namespace": DUCK, "name": "main.raw", "field": source}]}
+        for out, source in pairs.items()
+    }
+    return {"fields": fields}
+
+
+RAW = dataset(DUCK, "main.raw", schema=schema("id"))
+
+
+def test_a_run_whose_schema_lists_only_documented_columns_keeps_the_other_ones(lineage: Lineage) -> None:
+    documented = schema("id", "status")
+    pairs = column_lineage(id="id", status="state", amount="cents", day="at")
+    model = dataset(DUCK, "main.orders", schema=documented, columnLineage=pairs)
+    for _ in range(2):
+        lineage.post(ran("orders", [RAW], [model]))
+    before = lineage.edges("DERIVES_FROM")
+    assert len(before) == 4
+    # a test of the model, and a run by structured logs, name fewer columns or none
+    lineage.post(ran("test.orders", [dataset(DUCK, "main.orders", schema=documented)], []))
+    lineage.post(ran("orders", [RAW], [dataset(DUCK, "main.orders")]))
+    assert lineage.edges("DERIVES_FROM") == before
+    assert {"main.orders.amount", "main.orders.day"} <= lineage.columns
+
+
+def test_the_same_text_of_two_jobs_ties_no_tables_of_the_two_together(lineage: Lineage) -> None:
+    text = "insert into b select * from a"
+    for env in ("prod", "test"):
+        lineage.post(ran(f"{env}.job", [dataset(DUCK, f"{env}.a")], [dataset(DUCK, f"{env}.b")], text))
+    assert lineage.edges("INPUT_OF", "OUTPUT_TO") == {
+        "prod.a>prod.job",
+        "prod.job>prod.b",
+        "test.a>test.job",
+        "test.job>test.b",
+    }
+
+
+def test_lineage_follows_the_current_run_and_tables_stay(lineage: Lineage) -> None:
+    old = dataset(DUCK, "main.b", columnLineage=column_lineage(x="x"))
+    lineage.post(ran("job", [RAW, dataset(DUCK, "main.gone")], [old]))
+    lineage.post(ran("job", [RAW], [dataset(DUCK, "main.b", columnLineage=column_lineage(x="y"))]))
+    assert lineage.edges("INPUT_OF", "OUTPUT_TO") == {"main.raw>job", "job>main.b"}
+    assert lineage.edges("DERIVES_FROM") == {"main.b.x>main.raw.y"}
+    assert any(name.endswith("main.gone") for name in lineage.edges("HAS_TABLE"))
+
+
+def test_a_wide_facet_with_inputs_of_the_whole_dataset_is_one_edge_for_each_input(lineage: Lineage) -> None:
+    names = [f"c{number}" for number in range(60)]
+    whole = [{"namespace": DUCK, "name": "main.raw", "field": f"f{number}"} for number in range(20)]
+    wide = dataset(
+        DUCK, "main.wide", columnLineage={**column_lineage(**{name: name for name in names}), "dataset": whole}
+    )
+    lineage.post(ran("job", [RAW], [wide]))
+    assert len(lineage.edges("DERIVES_FROM")) == len(names) + len(whole)
+    assert "main.wide>main.raw.f0" in lineage.edges("DERIVES_FROM")
+
+
+def test_a_catalogs_set_of_columns_removes_what_jobs_said_before_it(lineage: Lineage) -> None:
+    table = at_catalog("sales.orders", schema=schema("id", "extra"))
+    lineage.post(ran("job", [RAW], [table]))
+    catalog = gravitino("create_table", at_catalog("sales.orders", schema=schema("id")))
+    lineage.post(catalog, SourceType.GRAVITINO)
+    assert lineage.columns >= {"hive.sales.orders.id"}
+    assert "hive.sales.orders.extra" not in lineage.columns
+    lineage.post(ran("job", [RAW], [table]))
+    assert "hive.sales.orders.extra" in lineage.columns
+
+
+def test_qualified_names_follow_a_rename_and_a_drop_by_an_engine_drops(lineage: Lineage) -> None:
+    def change(kind: str, name: str, **facet: Any) -> dict[str, Any]:
+        facet = {"lifecycleStateChange": kind, **facet}
+        return ran("ddl", [], [dataset(DUCK, name, lifecycleStateChange=facet)])
+
+    lineage.post(ran("job", [RAW], [dataset(DUCK, "main.old", schema=schema("x"))]))
+    lineage.post(change("RENAME", "main.new", previousIdentifier={"namespace": DUCK, "name": "main.old"}))
+    assert "main.new.x" in lineage.columns
+    lineage.post(change("TRUNCATE", "main.new"))
+    assert "main.new.x" in lineage.columns
+    lineage.post(change("DROP", "main.new"))
+    assert not any("main.new" in name for name in lineage.columns | lineage.edges("HAS_TABLE"))
