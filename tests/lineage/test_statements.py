@@ -9,13 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from platform_defs.access.tenants import Tenant
-from platform_defs.graph.model import Node
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.facts import SPEAKER, Dropped, Fact, Ref, Renamed
-from platform_defs.lineage.merge.changes import whole_graph
-from platform_defs.lineage.merge.rules import take
-from platform_defs.lineage.merge.state import empty_state
-from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph, stamp_facts
+from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import (
     JOBS,
@@ -57,21 +53,6 @@ def test_statements_about_names_that_move_in_any_order_end_in_the_reference(hist
         store = PlainStore(TENANT.id)
         arrive(store, TENANT, arriving)
         assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()
-
-
-@many
-@given(histories(st.one_of(spoken_and_dropped_events, spoken_and_moved_events)))
-def test_the_merge_alone_writes_the_same_hidden_facts_as_the_store_has(history: History) -> None:
-    """A rebuild merges in memory. Its graph must equal the one that applying the events one by one leaves."""
-    in_order, _ = history
-    state = empty_state(str(TENANT.id))
-    take(state, stamp_facts(in_order))
-    store = PlainStore(TENANT.id)
-    assert not apply_events(store, TENANT, in_order).needs_rebuild
-    items = {str(item.id if isinstance(item, Node) else item.key): item for item in whole_graph(state)}
-    stored = {str(item.id if isinstance(item, Node) else item.key): item for item in store.stream()}
-    del stored[str(TENANT.id)]
-    assert items == stored
 
 
 A, B = TABLES[:2]

@@ -96,11 +96,11 @@ async def healthz() -> dict[str, str]:
 async def readyz(request: Request) -> JSONResponse:
     readiness: Readiness = request.app.state.readiness
     parts = await readiness.check()
-    for name, service in request.app.state.open_services.items():
-        if (warmth := service.warmth()) != "ok":
-            return JSONResponse({"error": f"{name}: {warmth}", "checks": parts}, status_code=503)
     wrong = [f"{name}: {state}" for name, state in parts.items() if state != "ok" and name in NEEDED]
     if wrong:
         return JSONResponse({"error": "; ".join(wrong), "checks": parts}, status_code=503)
+    for name, service in request.app.state.open_services.items():
+        if (warmth := service.warmth()) != "ok":
+            return JSONResponse({"error": f"{name}: {warmth}", "checks": parts}, status_code=503)
     degraded = any(parts[name] != "ok" for name in readiness.of_systems)
     return JSONResponse({"status": "degraded" if degraded else "ready", "checks": parts})
