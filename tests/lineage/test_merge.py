@@ -162,7 +162,8 @@ def test_a_table_that_takes_the_place_of_a_dropped_one_keeps_its_own_past() -> N
     assert arrive(store, TENANT, [[one] for one in (*history, *late, history[0], history[1])]) == 0
     shown = list(graph_lines(store))
     assert shown == Reference(TENANT, [*history, *late]).lines()
-    assert any('"description": "new", "name": "a", "producer": "p", "properties": "{' in line for line in shown)
+    expected = '"description": "new", "name": "a", "namespace": "m", "producer": "p", "properties": "{'
+    assert any(expected in line for line in shown)
 
 
 def test_a_schema_takes_its_metrics_with_it_when_it_is_dropped_and_they_come_late() -> None:
