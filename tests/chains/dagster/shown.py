@@ -106,4 +106,7 @@ def shown(folder: Path) -> Iterator[Shown]:
         migrate.upgrade(engine)
         with DagsterInstance.local_temp(str(folder)) as instance:
             yield Shown(engine, instance)
+            # a process of the runner ends with these; this one goes on, and would complain about them at its end
+            while parking._LEFT:
+                parking._LEFT.pop().close()  # type: ignore[attr-defined]
         engine.dispose()

@@ -23,7 +23,7 @@ from platform_defs.chains.runs.happenings import (
 )
 from platform_defs.chains.states import NodeStatus, RunStatus
 from platform_defs.store.engine import transact
-from platform_defs.store.tables.chains import job_run_checkpoint
+from platform_defs.store.tables.chains import job_run_checkpoint, job_run_node
 from platform_defs.store.tables.work import work
 from platform_defs.work import rows
 from tests.chains.runs.driving import (
@@ -232,6 +232,33 @@ def test_the_result_of_a_node_that_was_completed_meanwhile_is_discarded(engine: 
     assert seen == ["the node was completed by hand"]
     ended = [item for item in driving.happenings if isinstance(item, NodeEnded)]
     assert [(item.node_id, item.by_hand) for item in ended] == [("a", operation), ("b", None)]
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        pytest.param({"status": NodeStatus.SUCCESS, "artifact_json": "theirs"}, id="completed"),
+        pytest.param({"status": NodeStatus.RUNNING, "attempt": 7, "artifact_json": "theirs"}, id="another attempt"),
+        pytest.param({"status": NodeStatus.RUNNING, "drive_no": 7, "artifact_json": "theirs"}, id="another drive"),
+    ],
+)
+def test_a_result_is_written_only_if_the_node_is_still_as_the_attempt_left_it(
+    engine: Engine, theirs: dict[str, Any]
+) -> None:
+    """The operation is committed after the drive looked at the run and before it writes: only the update can tell."""
+    run_id = start_run(engine, [node("a")])
+
+    def is_overtaken(request: AttemptRequest) -> Outcome:
+        with engine.begin() as connection:
+            connection.execute(update(job_run_node).where(job_run_node.c.run_id == run_id).values(theirs))
+        return NodeResult("mine")
+
+    script = Script(a=is_overtaken)
+    with Driving(engine, run_id, script) as driving:
+        until("the attempt has ended", lambda: script.ended == ["a"])
+        operate(engine, run_id, "a", status=NodeStatus.SUCCESS)
+        assert driving.wait() == RunEnded(RunStatus.SUCCESS)
+    assert node_row(engine, run_id, "a").artifact_json == "theirs"
 
 
 def test_what_a_dead_process_left_running_is_tried_again_and_no_success_is_repeated(engine: Engine) -> None:
