@@ -149,8 +149,22 @@ class Campaign:
             self._send(process, number)
             return
         self.platform.stop(signal.SIGKILL, seconds=60)
-        until("all its processes to end", lambda: not processes_of(self.home), 120)
+        until("all its processes to end", lambda: set(processes_of(self.home)) == self._log_tails(), 120)
         self.platform = Warm(self.home, self.tree, self.environment).until_ready()
+
+    def _log_tails(self) -> set[int]:
+        """What Dagster starts beside a run to copy its output; after kill -9 of the run nobody ends it."""
+        found = set()
+        for pid in processes_of(self.home):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"tail\0"):
+                    found.add(pid)
+        return found
+
+    def end_log_tails(self) -> None:
+        for pid in self._log_tails():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def let_all_continue(self) -> None:
         for timer in list(self.stopped.values()):
@@ -210,6 +224,7 @@ def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Campaig
     finally:
         made.let_all_continue()
         made.platform.end()
+        made.end_log_tails()
         engine.dispose()
         dropped_databases("mysql", names)
 
