@@ -145,6 +145,8 @@ class RunProcesses:
     def _close(self, item: RunProcess, reason: str) -> None:
         """Closes what the ended process left open. On an error the item stays, and the next step tries again."""
         row = rows.get(self.engine, item.work.id)
+        if item.process is not None:
+            item.process.end_left_group()
         if item.pid is None and item.process is None and row.process is None:
             leases.give_back(self.engine, self._owner, [row.id])  # The process was never started.
             self.forget(item.work.id)

@@ -55,6 +55,19 @@ class ProcessId:
             return True
         return False
 
+    def end_left_group(self) -> list[int]:
+        """Kills what this process, which led its process group and has ended, left there; returns the pids.
+
+        Dagster starts a `tail` beside every run, which nobody else ends if the run was killed.
+        """
+        left = [pid for pid in _group(self.pid) if pid != self.pid]
+        if left and _start_ticks(self.pid) is None:  # else the pid was given to another process
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return left
+        return []
+
     def signal_group(self, signal_number: signal.Signals) -> bool:
         """Sends a signal to the process and the others of its process group; False if the process is gone."""
         if not self.is_alive():
@@ -86,6 +99,17 @@ def _listening_inodes(port: int) -> set[str]:
                 fields = line.split()
                 if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
                     found.add(f"socket:[{fields[9]}]")
+    return found
+
+
+def _group(leader: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+                if stat.rpartition(")")[2].split()[2] == str(leader):
+                    found.append(int(folder.name))
     return found
 
 

@@ -16,6 +16,7 @@ from platform_defs.runner.fingerprint import _source_files, read_fingerprint
 from platform_defs.work import runners, wake
 from platform_defs.work.definition_versions import bump
 from platform_defs.work.processes import ProcessId, listener
+from tests.waiting import until
 
 
 def test_a_pid_that_was_given_away_again_is_another_process() -> None:
@@ -96,3 +97,19 @@ def test_the_process_that_listens_on_a_port_is_found_while_it_does() -> None:
         port = server.getsockname()[1]
         assert listener(port) == ProcessId.current()
     assert listener(port) is None
+
+
+def test_what_a_killed_leader_of_a_group_left_is_ended() -> None:
+    command = "sleep 60 & echo $!; exec sleep 60"
+    with subprocess.Popen(["sh", "-c", command], start_new_session=True, stdout=subprocess.PIPE, text=True) as leader:
+        assert leader.stdout is not None
+        other = ProcessId.of(int(leader.stdout.readline()))
+        process = ProcessId.of(leader.pid)
+        assert other is not None
+        assert process is not None
+        assert process.end_left_group() == []
+        assert other.is_alive()
+        leader.kill()
+        leader.wait()
+        assert process.end_left_group() == [other.pid]
+    until("it to end", lambda: not other.is_alive())
