@@ -151,7 +151,10 @@ def test_no_key_can_have_variables_sent_that_are_not_meant_for_it(hooks: Api, te
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_a_tenant_refers_to_variables_of_its_own_name_alone(hooks: Api) -> None:
     engine = hooks.engine
-    keys = {code: key_of(engine, Tenant(n, code, code)) for n, code in enumerate(["a", "a_b", "a.c", "A-C", "订单"], 7)}
+    keys = {
+        code: key_of(engine, Tenant(n, code, code))
+        for n, code in enumerate(["a", "a_b", "a.c", "A-C", "订单", "x", "x-"], 7)
+    }
 
     def status(code: str, variable: str, **others: str) -> int:
         body = {"kpiId": "KD1001", "callbackUrl": URL, "secret": f"Header,X-T,env:{variable}"} | others
@@ -164,6 +167,7 @@ def test_a_tenant_refers_to_variables_of_its_own_name_alone(hooks: Api) -> None:
         "codes that come out equal"
     )
     assert status("订单", "WEBHOOK___TOKEN") == 400
+    assert status("x", "WEBHOOK_X___TOKEN") == status("x-", "WEBHOOK_X___TOKEN") == 400, "x would read what is x-'s"
     # a key without tenant may name any team, and gets nobody's variables by it
     body = {"kpiId": "KD1001", "callbackUrl": URL, "secret": "Header,X-T,env:WEBHOOK_A__TOKEN", "teamName": "a"}
     assert hooks.client.post(BASE, json=body, headers=key_of(engine)).status_code == 400
