@@ -26,7 +26,7 @@ from tests.conftest import STORES, server_url
 from tests.needs import ROOT
 
 every_store = pytest.mark.parametrize("database_url", STORES, indirect=True)
-BEFORE_EXACT_NUMBERS = migrate.known_revisions()[migrate.known_revisions().index("0010") - 1]
+BEFORE_EXACT_NUMBERS = migrate.known_revisions()[migrate.known_revisions().index("0009") - 1]
 LATEST = migrate.known_revisions()[-1]
 
 
@@ -129,6 +129,11 @@ def test_a_database_of_a_newer_version_is_refused_in_one_line(empty: Engine) -> 
 
 def test_status_names_what_is_missing_and_the_command_that_brings_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/platform.db"
+    code, _, refusal = answer(platform("db", "status", url=url, home=tmp_path))
+    assert code == 1
+    missing = tmp_path / "platform.db"
+    assert f"database {missing} does not exist: run `platform db upgrade`, or mend PLATFORM_DB_URL" in refusal
+    missing.touch()
     code, out, _ = answer(platform("db", "status", url=url, home=tmp_path))
     assert code == 0
     assert "run `platform db upgrade`" in out

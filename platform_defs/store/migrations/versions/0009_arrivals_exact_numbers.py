@@ -7,7 +7,7 @@ from platform_defs.errors import StoreError
 from platform_defs.store.exact_numbers import decimal_text, exact_number
 from platform_defs.store.types import BigId, ExactNumber, Fixed, Instant, Json, Str, utc_now
 
-revision = "0010"
+revision = "0009"
 down_revision = "0008"
 branch_labels = None
 depends_on = None

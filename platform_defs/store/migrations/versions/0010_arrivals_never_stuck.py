@@ -7,8 +7,8 @@ from alembic import op
 
 from platform_defs.store.types import Instant, Json, LongText, Str
 
-revision = "0009"
-down_revision = "0010"
+revision = "0010"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 
