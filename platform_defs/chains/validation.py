@@ -48,8 +48,6 @@ def read_dag(given: Any, types: NodeTypes | None) -> dict[str, Any]:
         raise InvalidChain([f"dagJson: expected a JSON object with nodes, got {_kind(given)}"])
     problem = json_problem(given, max_bytes=MAX_DAG_BYTES)
     problems = [f"dagJson: {problem}"] if problem else list(dag_problems(given, types))
-    if not problems and types is not None:
-        problems = _reference_problems(given, types)
     if problems:
         raise InvalidChain(_shown(problems))
     return given
@@ -74,7 +72,11 @@ def dag_problems(dag: Mapping[str, Any], types: NodeTypes | None) -> Iterator[st
     yield from trigger_problems(dag.get("triggers"))
     for index, node in enumerate(nodes):
         yield from _node_problems(index, node, types)
-    yield from _edge_problems([node for node in nodes if isinstance(node, dict) and isinstance(node.get("id"), str)])
+    named = [node for node in nodes if isinstance(node, dict) and isinstance(node.get("id"), str)]
+    wrong_edges = list(_edge_problems(named))
+    yield from wrong_edges
+    if types is not None and not wrong_edges and len(named) == len(nodes):
+        yield from _reference_problems(named, types)
 
 
 def _node_problems(index: int, node: Any, types: NodeTypes | None) -> Iterator[str]:
@@ -125,10 +127,21 @@ def action_problems(types: NodeTypes, node_id: str, type_name: str, cfg: Mapping
         yield problem.removeprefix(f"node {node_id}: ")
 
 
-def _reference_problems(dag: Mapping[str, Any], types: NodeTypes) -> list[str]:
-    """Expressions over nodes that need not have ended before. What a job says is not known until a run starts."""
-    nodes = [{**node, "type": node.get("type") or ""} for node in dag["nodes"]]
-    return catalogue.dag_problems(types, parse_snapshot({**dag, "nodes": nodes}))
+def _reference_problems(nodes: Sequence[Mapping[str, Any]], types: NodeTypes) -> list[str]:
+    """Expressions over nodes that need not have ended before, for nodes whose ids and edges are sound.
+
+    Other fields may be wrong, and what a job says is not known until a run starts: neither is looked at.
+    """
+    readable = [
+        {
+            "id": node["id"],
+            "type": node["type"] if isinstance(node.get("type"), str) else "",
+            "dependsOn": node.get("dependsOn"),
+            "cfg": node["cfg"] if isinstance(node.get("cfg"), dict) else {},
+        }
+        for node in nodes
+    ]
+    return catalogue.dag_problems(types, parse_snapshot({"nodes": readable}))
 
 
 def retry_problems(retry: Any) -> Iterator[str]:

@@ -91,6 +91,12 @@ def test_all_problems_are_told_at_once(types: NodeTypes) -> None:
     assert len(found) == 5, found
 
 
+def test_a_reference_is_told_beside_other_problems_of_the_cfgs(types: NodeTypes) -> None:
+    wrong = dag(node("a", cfg={}), node("b", cfg={"message": "${nodes.a.artifact}"}), node("c", type="?"))
+    found = problems(wrong, types)
+    assert [problem[:7] for problem in found] == ["node a:", "node c:", "node b:"], found
+
+
 def test_notes_of_other_programs_stay_in_the_dag(types: NodeTypes) -> None:
     noted = dag(node("a", name="A", description="x", x=1, y=2, label="l", position={}, tags=[]), ui={}, name="n")
     assert read_dag(noted, types) == noted
