@@ -77,10 +77,13 @@ def parse_json(body: bytes) -> Any:
 
 async def _discard(request: Request, limit: int) -> None:
     """Reads the rest of a body that is too large: a client that is still sending would not see the answer."""
-    async for chunk in request.stream():
-        limit -= len(chunk)
-        if limit < 0:
-            return
+    try:
+        async for chunk in request.stream():
+            limit -= len(chunk)
+            if limit < 0:
+                return
+    except RuntimeError:
+        return  # Starlette says so that the body has been read to its end already
 
 
 async def _read(request: Request, limit: int, *, gzipped: bool, sniff: bool) -> bytes:
