@@ -92,7 +92,8 @@ def test_all_problems_are_told_at_once(types: NodeTypes) -> None:
 
 
 def test_a_reference_is_told_beside_other_problems_of_the_cfgs(types: NodeTypes) -> None:
-    wrong = dag(node("a", cfg={}), node("b", cfg={"message": "${nodes.a.artifact}"}), node("c", type="?"))
+    reference = {"message": "${nodes.a.artifact}"}
+    wrong = dag(node("a", type="http", cfg={}), node("b", cfg=reference), node("c", type="?"))
     found = problems(wrong, types)
     assert [problem[:7] for problem in found] == ["node a:", "node c:", "node b:"], found
 
