@@ -74,6 +74,8 @@ class Campaign:
         dice, headers = random.Random(seed), {"Authorization": f"Bearer {self.key}"}
         with httpx.Client(timeout=5, trust_env=False) as client:
             while count:
+                # arrivals keep coming for as long as processes are hit, on a fast and on a slow machine
+                until("the next hits", lambda: self.acknowledged < ARRIVALS * (sum(self.hits.values()) + 6) / 60, 300)
                 body = {"srcTableName": f"{dice.choice(TABLES)}_{self.mark}", "opTime": dice.choice(BATCHES)}
                 with contextlib.suppress(httpx.HTTPError, OSError, ValueError, KeyError):
                     url = f"{self.platform.up['api']}{PATH}"
