@@ -63,6 +63,7 @@ class Campaign:
     platform: Warm
     key: str
     acknowledged: int = 0
+    counting: threading.Lock = field(default_factory=threading.Lock)
     hits: Counter[str] = field(default_factory=Counter)
     child_kills: Counter[tuple[str, str]] = field(default_factory=Counter)
     stopped: dict[int, threading.Timer] = field(default_factory=dict)
@@ -82,7 +83,8 @@ class Campaign:
                     answer = client.post(url, json=body, params={"wait": 0}, headers=headers)
                     if answer.status_code == 200:
                         count -= 1
-                        self.acknowledged += 1
+                        with self.counting:
+                            self.acknowledged += 1
                 time.sleep(dice.uniform(0.1, 0.5))
 
     # -- kills ------------------------------------------------------------------------------------------------------
