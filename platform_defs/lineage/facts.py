@@ -168,7 +168,7 @@ class Statement:
     written: tuple[Exists, ...] = ()
     read: tuple[Exists, ...] = ()
     links: tuple[Linked, ...] = ()
-    # filled by merge/speakers.py, which needs the same encoding of a statement several times
+    # filled by merge/statement_bodies.py, which needs the same encoding of a statement several times
     encoded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 

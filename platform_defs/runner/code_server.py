@@ -16,7 +16,6 @@ from dagster._grpc.client import DagsterGrpcClient
 from sqlalchemy import Engine
 
 from platform_defs.errors import PlatformError, one_line
-from platform_defs.runner.errors import DefinitionsDoNotLoad, ReloadFailed
 from platform_defs.settings import Settings
 from platform_defs.work.definition_versions import last_change
 
@@ -28,6 +27,14 @@ LONGEST_AGAIN_S = 60.0
 TIMEOUT_S = 180
 _ASKING = threading.Lock()
 _log = logging.getLogger(__name__)
+
+
+class ReloadFailed(PlatformError):
+    """The code server did not answer, or the definitions did not load in it."""
+
+
+class DefinitionsDoNotLoad(ReloadFailed):
+    """The new definitions do not load. The code server then serves none at all, and its sensors do not tick."""
 
 
 class CodeServer:

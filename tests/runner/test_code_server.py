@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from platform_defs.runner.code_server import AGAIN_S, QUIET_S, CodeServer, CodeServerReloads, request_reload
-from platform_defs.runner.errors import ReloadFailed
+from platform_defs.runner.code_server import (
+    AGAIN_S,
+    QUIET_S,
+    CodeServer,
+    CodeServerReloads,
+    ReloadFailed,
+    request_reload,
+)
 from platform_defs.runner.fingerprint import read_fingerprint
 from platform_defs.settings import Settings
 from platform_defs.work.definition_versions import bump
@@ -128,8 +134,7 @@ def test_a_server_may_be_behind_if_a_model_was_published_since_it_started(
 def test_a_process_of_the_code_server_that_was_told_to_end_goes_on_asking_until_the_definitions_load() -> None:
     script = """
 import threading
-from platform_defs.runner.code_server import CodeServer, request_reload
-from platform_defs.runner.errors import DefinitionsDoNotLoad
+from platform_defs.runner.code_server import CodeServer, DefinitionsDoNotLoad, request_reload
 
 class Server(CodeServer):
     def __init__(self):

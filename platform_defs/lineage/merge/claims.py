@@ -6,8 +6,9 @@ from functools import partial
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref, Statement
 from platform_defs.lineage.merge.names import claims_dead_before, dead_before, floor
-from platform_defs.lineage.merge.speakers import ClaimKey, Claims, SpeakerState, expand, fold, live_parts, strike_dead
+from platform_defs.lineage.merge.speakers import Claims, SpeakerState, expand, fold, live_parts, strike_dead
 from platform_defs.lineage.merge.state import NEVER, Claim, EdgeState, NodeState, Stamp, State
+from platform_defs.lineage.merge.statement_bodies import ClaimKey
 
 # How many claims a node or edge remembers one by one. Of more, those of the last speakers by id become anonymous: they
 # count, but are never taken back.

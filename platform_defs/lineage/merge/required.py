@@ -21,8 +21,9 @@ from platform_defs.lineage.facts import (
 )
 from platform_defs.lineage.merge.claims import speakers_of
 from platform_defs.lineage.merge.rules import digest_of, may_drop
-from platform_defs.lineage.merge.speakers import SpeakerState, live_parts, tables_of
+from platform_defs.lineage.merge.speakers import SpeakerState, live_parts
 from platform_defs.lineage.merge.state import DERIVED_TYPES, Stamp, State, column_of, path
+from platform_defs.lineage.merge.statement_bodies import tables_of
 
 HAS_COLUMN = "HAS_COLUMN"
 

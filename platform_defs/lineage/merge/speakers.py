@@ -19,10 +19,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from platform_defs.canonical import canonical_hash
-from platform_defs.lineage.facts import Exists, Linked, Ref, Statement
+from platform_defs.lineage.facts import Ref, Statement
 from platform_defs.lineage.merge.names import current_name
 from platform_defs.lineage.merge.state import NEVER, Claim, Stamp, State, column_of
+from platform_defs.lineage.merge.statement_bodies import (
+    DERIVES_FROM,
+    ClaimKey,
+    decode,
+    digest_of,
+    digest_of_body,
+    encode,
+    items,
+    table_ref,
+)
 
 # A speaker remembers this many runs beside those that still count.
 MAX_RUNS = 8
@@ -30,10 +39,6 @@ MAX_RUNS = 8
 UNFINISHED = ""
 # Of more different statements of such runs the oldest are forgotten: what they claim stays.
 MAX_UNFINISHED = 16
-DERIVES_FROM = "DERIVES_FROM"
-# digests of statements that are being merged, by the identity of their encoding
-_DIGESTS: dict[int, tuple[dict[str, Any], str]] = {}
-MAX_DIGESTS = 1000
 
 
 class Part(NamedTuple):
@@ -47,14 +52,6 @@ class Part(NamedTuple):
     kind: str
     table: Ref | None
     where: tuple[str, ...]
-
-
-class ClaimKey(NamedTuple):
-    """What is claimed: a column (source alone; the type is "written" or "read") or an edge."""
-
-    type: str
-    source: Ref
-    target: Ref | None = None
 
 
 Claims = dict[ClaimKey, Claim]
@@ -82,7 +79,7 @@ class Run:
 
 @dataclass(slots=True)
 class SpeakerState:
-    """bodies: statements by digest (`_encode`). floor and lineage_floors: of runs that are not remembered."""
+    """bodies: statements by digest (statement_bodies.py). floor and lineage_floors: of runs that are not remembered."""
 
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
@@ -102,7 +99,7 @@ class SpeakerState:
         if statement.completes:
             run.completed = max(run.completed, at)
         if statement.names_dataset:
-            body, digest = _encode(statement), digest_of(statement)
+            body, digest = encode(statement), digest_of(statement)
             self.bodies[digest] = body
             run.said[digest] = _newest(state, body, [*run.said.get(digest, ()), at])
 
@@ -112,34 +109,13 @@ class SpeakerState:
             for digest, at in run.statements():
                 body = self.bodies[digest]
                 for name in (*body["outputs"], *body["read"], *body["lineage"], *body["inputs"]):
-                    yield _table(name), at
+                    yield table_ref(name), at
 
     def refs(self) -> Iterator[tuple[ClaimKey, Stamp]]:
         """All nodes and edges that any remembered statement claims, by the names that they had then."""
         for run in self.runs.values():
             for digest, at in run.statements():
-                yield from ((key, at) for key, _ in _decode(self.bodies[digest]))
-
-
-def digest_of(statement: Statement) -> str:
-    """The same for all statements that claim the same."""
-    body = _encode(statement)
-    if (known := _DIGESTS.get(id(body))) is not None and known[0] is body:
-        return known[1]
-    digest = _digest(body)
-    if len(_DIGESTS) > MAX_DIGESTS:
-        _DIGESTS.clear()
-    _DIGESTS[id(body)] = (body, digest)
-    return digest
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    return canonical_hash(body)[:16]
-
-
-def tables_of(statement: Statement) -> list[Ref]:
-    body = _encode(statement)
-    return [_table(name) for kind in ("outputs", "read", "lineage", "inputs") for name in body[kind]]
+                yield from ((key, at) for key, _ in decode(self.bodies[digest]))
 
 
 def live_parts(state: State, speaker: SpeakerState) -> dict[Part, Stamp]:
@@ -171,7 +147,7 @@ def expand(
     for part, at in live.items():
         statements[part.digest, part.where][part.kind, part.table] = at
     for (digest, _), parts in statements.items():
-        for key, props in _decode(speaker.bodies[digest]):
+        for key, props in decode(speaker.bodies[digest]):
             kind = _kind(key)
             for (live_kind, live_table), at in parts.items():
                 if live_kind != kind:
@@ -194,14 +170,14 @@ def strike_dead(
         for digest, at in run.statements():
             body = speaker.bodies[digest]
             kept: dict[str, list[Any]] = {"columns": [], "links": []}
-            for item, key in _items(body):
+            for item, key in items(body):
                 named = _key_now(state, key, at, loaded_only=loaded_only)
                 unknown = loaded_only and not _are_loaded(state, key, at)
                 if unknown or (named is not None and at > dead_at(named)):
                     kept["columns" if key.target is None else "links"].append(item)
             if any(len(kept[kind]) < len(body[kind]) for kind in kept):
                 body = {**body, **kept}
-                digest = _digest(body)
+                digest = digest_of_body(body)
             bodies[digest] = body
             said[digest].append(at)
         run.said = {digest: _newest(state, bodies[digest], stamps) for digest, stamps in said.items()}
@@ -252,7 +228,7 @@ def _where(state: State, body: Mapping[str, Any], at: Stamp) -> tuple[str, ...]:
     moved = False
     renamed_at = NEVER
     for name in (*body["outputs"], *body["read"], *body["lineage"], *body["inputs"]):
-        table = _table(name)
+        table = table_ref(name)
         now = current_name(state, table, at)
         node = None if now is None else state.find(now)
         renamed_at = renamed_at if node is None else max(renamed_at, node.column_renamed_at)
@@ -300,12 +276,8 @@ def _keep_lineage_floors(state: State, speaker: SpeakerState, forgotten: Run) ->
 
 
 def _now(state: State, names: Iterable[list[str]], at: Stamp) -> list[Ref]:
-    found = (current_name(state, _table(name), at) for name in names)
+    found = (current_name(state, table_ref(name), at) for name in names)
     return [table for table in found if table is not None]
-
-
-def _table(name: Iterable[str]) -> Ref:
-    return Ref("table", tuple(name))
 
 
 def _kind(key: ClaimKey) -> str:
@@ -340,62 +312,3 @@ def _is_loaded(state: State, ref: Ref, at: Stamp) -> bool:
         return state.is_loaded(ref)
     table = current_name(state, ref.parent, at)
     return table is not None and state.is_loaded(column_of(table, ref.name[-1]))
-
-
-def _encode(statement: Statement) -> dict[str, Any]:
-    """JSON with the tables that are named (outputs) and those whose columns or lineage are (the other keys)."""
-    if statement.encoded:
-        return statement.encoded
-    body: dict[str, Any] = {
-        "outputs": sorted(list(table.name) for table in statement.outputs),
-        "written": _tables_of(column.ref for column in statement.written),
-        "read": _tables_of(column.ref for column in statement.read),
-        "inputs": sorted(list(link.source.name) for link in statement.links if link.type == "INPUT_OF"),
-        "lineage": _tables_of(link.source for link in statement.links if link.type == DERIVES_FROM),
-        "columns": sorted(
-            (
-                [kind, list(column.ref.name), _props(column)]
-                for kind, columns in (("written", statement.written), ("read", statement.read))
-                for column in columns
-            ),
-            key=lambda item: (item[0], item[1]),
-        ),
-        "links": sorted(
-            (_encode_link(link) for link in statement.links), key=lambda item: (item[0], item[1:3], item[3:5])
-        ),
-    }
-    statement.encoded.update(body)
-    return statement.encoded
-
-
-def _props(column: Exists) -> dict[str, Any]:
-    return {name: value for name, value in column.props.items() if name != "name" and value is not None}
-
-
-def _encode_link(link: Linked) -> list[Any]:
-    return [
-        link.type,
-        link.source.kind,
-        list(link.source.name),
-        link.target.kind,
-        list(link.target.name),
-        dict(link.props),
-    ]
-
-
-def _tables_of(refs: Iterable[Ref]) -> list[list[str]]:
-    names = {(ref.parent if ref.kind == "column" and ref.parent is not None else ref).name for ref in refs}
-    return sorted(list(name) for name in names)
-
-
-def _decode(body: Mapping[str, Any]) -> Iterator[tuple[ClaimKey, dict[str, Any]]]:
-    return ((key, item[-1]) for item, key in _items(body))
-
-
-def _items(body: Mapping[str, Any]) -> Iterator[tuple[list[Any], ClaimKey]]:
-    for column in body["columns"]:
-        kind, name, _ = column
-        yield column, ClaimKey(kind, Ref("column", tuple(name)))
-    for link in body["links"]:
-        type, from_kind, from_name, to_kind, to_name, _ = link
-        yield link, ClaimKey(type, Ref(from_kind, tuple(from_name)), Ref(to_kind, tuple(to_name)))

@@ -18,12 +18,10 @@ from sqlglot.optimizer.qualify_tables import qualify_tables
 from sqlglot.optimizer.scope import Scope, build_scope
 
 MAX_SQL_LENGTH = 32 * 1024
-# The parser uses about 25 stack frames per level. With deeper nesting, the depth of the caller's stack would decide
-# what can be parsed.
+# The parser uses about 25 stack frames per level: deeper nesting would depend on the depth of the caller's stack.
 MAX_NESTING = 24
-# Moves of the parser from token to token. Ordinary text takes one to two moves per token. But an expression that may
-# also be a type, such as `date(…)`, is parsed both ways, and so is everything nested in it: without this bound a few
-# hundred bytes could keep the parser busy for ever.
+# Moves of the parser from token to token: one or two per token of ordinary text. An expression that may also be a type,
+# such as `date(…)`, is parsed both ways, with all that it contains: a few hundred bytes could take for ever.
 MAX_PARSER_MOVES = 16_000
 MAX_NODES = 8_000
 MAX_STEPS = 20_000

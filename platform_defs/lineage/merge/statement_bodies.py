@@ -1,0 +1,104 @@
+"""Statements as JSON: what is stored of them, the digest that tells whether one was made before, what they claim."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from platform_defs.canonical import canonical_hash
+from platform_defs.lineage.facts import Exists, Linked, Ref, Statement
+
+DERIVES_FROM = "DERIVES_FROM"
+# digests of statements that are being merged, by the identity of their encoding
+_DIGESTS: dict[int, tuple[dict[str, Any], str]] = {}
+MAX_DIGESTS = 1000
+
+
+class ClaimKey(NamedTuple):
+    """What is claimed: a column (source alone; the type is "written" or "read") or an edge."""
+
+    type: str
+    source: Ref
+    target: Ref | None = None
+
+
+def digest_of(statement: Statement) -> str:
+    """The same for all statements that claim the same."""
+    body = encode(statement)
+    if (known := _DIGESTS.get(id(body))) is not None and known[0] is body:
+        return known[1]
+    digest = digest_of_body(body)
+    if len(_DIGESTS) > MAX_DIGESTS:
+        _DIGESTS.clear()
+    _DIGESTS[id(body)] = (body, digest)
+    return digest
+
+
+def digest_of_body(body: Mapping[str, Any]) -> str:
+    return canonical_hash(body)[:16]
+
+
+def tables_of(statement: Statement) -> list[Ref]:
+    body = encode(statement)
+    return [table_ref(name) for kind in ("outputs", "read", "lineage", "inputs") for name in body[kind]]
+
+
+def table_ref(name: Iterable[str]) -> Ref:
+    return Ref("table", tuple(name))
+
+
+def encode(statement: Statement) -> dict[str, Any]:
+    """JSON with the tables that are named (outputs) and those whose columns or lineage are (the other keys)."""
+    if statement.encoded:
+        return statement.encoded
+    body: dict[str, Any] = {
+        "outputs": sorted(list(table.name) for table in statement.outputs),
+        "written": _tables_of(column.ref for column in statement.written),
+        "read": _tables_of(column.ref for column in statement.read),
+        "inputs": sorted(list(link.source.name) for link in statement.links if link.type == "INPUT_OF"),
+        "lineage": _tables_of(link.source for link in statement.links if link.type == DERIVES_FROM),
+        "columns": sorted(
+            (
+                [kind, list(column.ref.name), _props(column)]
+                for kind, columns in (("written", statement.written), ("read", statement.read))
+                for column in columns
+            ),
+            key=lambda item: (item[0], item[1]),
+        ),
+        "links": sorted(
+            (_encode_link(link) for link in statement.links), key=lambda item: (item[0], item[1:3], item[3:5])
+        ),
+    }
+    statement.encoded.update(body)
+    return statement.encoded
+
+
+def _props(column: Exists) -> dict[str, Any]:
+    return {name: value for name, value in column.props.items() if name != "name" and value is not None}
+
+
+def _encode_link(link: Linked) -> list[Any]:
+    return [
+        link.type,
+        link.source.kind,
+        list(link.source.name),
+        link.target.kind,
+        list(link.target.name),
+        dict(link.props),
+    ]
+
+
+def _tables_of(refs: Iterable[Ref]) -> list[list[str]]:
+    names = {(ref.parent if ref.kind == "column" and ref.parent is not None else ref).name for ref in refs}
+    return sorted(list(name) for name in names)
+
+
+def decode(body: Mapping[str, Any]) -> Iterator[tuple[ClaimKey, dict[str, Any]]]:
+    return ((key, item[-1]) for item, key in items(body))
+
+
+def items(body: Mapping[str, Any]) -> Iterator[tuple[list[Any], ClaimKey]]:
+    for column in body["columns"]:
+        kind, name, _ = column
+        yield column, ClaimKey(kind, Ref("column", tuple(name)))
+    for link in body["links"]:
+        type, from_kind, from_name, to_kind, to_name, _ = link
+        yield link, ClaimKey(type, Ref(from_kind, tuple(from_name)), Ref(to_kind, tuple(to_name)))
