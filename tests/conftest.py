@@ -21,6 +21,8 @@ from tests.needs import Absent, find, require
 NOT_RUN = pytest.StashKey[dict[str, int]]()
 SKIPPED = pytest.StashKey[list[str]]()
 END_TO_END = Path(__file__).parent / "e2e"
+# Long files that start platforms of their own: whichever worker is done first takes them, so that both end together.
+LONG_FILES = ("test_arrivals_campaign.py", "test_chains_lives.py", "test_ingest_ui.py")
 MUST_RUN_IN_CI = ("mysql", "neo4j")
 
 needs = pytest.mark.needs
@@ -59,19 +61,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """Platforms first, since they take longest."""
+    """Shared platforms first, since they take longest; files that either worker may take last."""
+    if item.path.name in LONG_FILES:
+        return 2
     return 0 if END_TO_END in item.path.parents else 1
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`make test` has two workers: one drives whole platforms, one after the other, the other takes the rest."""
+    """`make test` has two workers: one drives the shared platforms, one after the other, the other takes the rest."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "e2e" if END_TO_END in Path(config.rootpath, file).parents else file
+            path = Path(config.rootpath, file)
+            return "e2e" if END_TO_END in path.parents and path.name not in LONG_FILES else file
 
     return ByFile(config, log)
 
