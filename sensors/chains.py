@@ -17,7 +17,7 @@ from platform_defs.chains.runs.recovery import continue_runs
 from platform_defs.settings import Settings
 from platform_defs.store.engine import transact
 from platform_defs.work.wake import wake
-from resources.database import DatabaseResource
+from sensors.ticks import noted_tick
 
 
 @sensor(
@@ -28,7 +28,7 @@ from resources.database import DatabaseResource
 )
 def chains(context: SensorEvaluationContext) -> SkipReason:
     """Writes rows of work for runs that nothing drives; the runner, or the sensor work_recovery, executes them."""
-    with DatabaseResource().open() as engine:
+    with noted_tick(chains.name) as engine:
         continued = continue_runs(engine)
         woken = transact(engine, wake_arrived)
     if continued or woken:

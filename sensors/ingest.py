@@ -42,8 +42,10 @@ from platform_defs.settings import Settings
 from platform_defs.work import rows
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
+from sensors.ticks import noted_tick
 
 INTERVAL_S = 30
+UPKEEP = "ingest_upkeep"
 # An executor picks a task up within seconds: one that has been due for this long has none.
 FORGOTTEN_AFTER = timedelta(seconds=60)
 # A run tells Dagster of a window in the moment after it completed it.
@@ -77,7 +79,7 @@ def plan_due_windows(context: SensorEvaluationContext) -> Iterator[RunRequest | 
 def keep_ingest_going(context: SensorEvaluationContext) -> SkipReason:
     """For the platform itself: has forgotten tasks drained, windows reported, and the check `complete` kept true."""
     now = datetime.now(UTC)
-    with DatabaseResource().open() as engine:
+    with noted_tick(UPKEEP) as engine:
         draining = is_forgotten(engine, now, waiting_for=FORGOTTEN_AFTER)
         if draining:
             interval = int(now.timestamp() // FORGOTTEN_AFTER.total_seconds())
@@ -112,7 +114,7 @@ def staleness_schedule(spec: Spec) -> ScheduleDefinition:
 def definitions() -> Definitions:
     """Without an endpoint there is nothing to request: Dagster refuses a sensor that selects no asset."""
     upkeep = sensor(
-        name="ingest_upkeep",
+        name=UPKEEP,
         minimum_interval_seconds=INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING,
         description=keep_ingest_going.__doc__,

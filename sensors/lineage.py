@@ -29,6 +29,7 @@ from platform_defs.lineage.upkeep.recovery import is_recovery_needed
 from platform_defs.settings import Settings
 from platform_defs.work import rows
 from resources.database import DatabaseResource
+from sensors.ticks import noted_tick
 
 # At most one row of work per interval is written, and none while one is open, so that a store which keeps failing is
 # tried again but not at every tick.
@@ -42,7 +43,7 @@ RECOVERY_INTERVAL_S = 30
 )
 def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
     """Writes a row of work when raw events wait for the graph or a tenant's graph needs a rebuild."""
-    with DatabaseResource().open() as engine:
+    with noted_tick(lineage_recovery.name) as engine:
         _report_check(context, engine)
         if not is_recovery_needed(engine):
             return SkipReason("the graph has all events")
