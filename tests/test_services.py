@@ -35,7 +35,9 @@ def make_runtime(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
         shutil.copy(ROOT / name, folder)
     command(folder / "python", python)
     asked = ["make", ".venv/runtime", f"PYTHON={folder}/python"]
-    return subprocess.run(asked, cwd=folder, capture_output=True, text=True)
+    # the variables of a make that runs the tests would make this one talk of folders
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(asked, cwd=folder, env=variables, capture_output=True, text=True)
 
 
 def command(path: Path, text: str) -> None:

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
         ("/api/v1", {"error", "errorCode"}),
         ("/api/openlineages", {"error"}),
         ("/nope", {"error"}),
-        ("/", {"error"}),
     ],
 )
 def test_an_unknown_path_is_404_in_the_shape_of_its_system(api: Api, path: str, shape: set[str]) -> None:

@@ -141,15 +141,15 @@ models:
   - model_id: UI-02
     name: Stock by region
     depends_on: [UI_STOCK_D]
-    period: day
+    period: hour
     dimensions: [region]
     sql: SELECT ${dimGroup}, ${kpis} FROM UI_STOCK_D WHERE op_time = ${op_time} GROUP BY ${dimGroup}
     kpis:
       - {kpi_id: UI2001, name: Stock, expression: SUM(amount)}
       - {kpi_id: UI2002, name: Average, expression: AVG(amount)}
 """
-# in the order in which they arrive; the first fails, because the table is created after it
-DAYS = ["20020103", "20020101", "20020102"]
+# hours, which no other test has, in the order in which they arrive; the first fails, for the table is created after it
+HOURS = ["2002010103", "2002010101", "2002010102"]
 
 
 def test_a_failed_batch_is_a_failed_partition_with_its_run_and_is_run_again_from_the_page(
@@ -158,30 +158,30 @@ def test_a_failed_batch_is_a_failed_partition_with_its_run_and_is_run_again_from
     ui = str(platform.up["ui"])
     catalog.save(platform.engine, read_file(FAILING.encode(), "failing.yaml"))
     catalog.publish(platform.engine, "UI-02")
-    arrives(platform, "UI_STOCK_D", DAYS[0])
+    arrives(platform, "UI_STOCK_D", HOURS[0])
     with platform.engine.begin() as connection:
         connection.execute(text("CREATE TABLE UI_STOCK_D (op_time TEXT, region TEXT, amount REAL)"))
-        values = [{"day": day, "amount": n + 1.5} for n, day in enumerate(sorted(DAYS))]
-        connection.execute(text("INSERT INTO UI_STOCK_D VALUES (:day, 'N', :amount), (:day, 'S', 1)"), values)
-    for op_time in [*DAYS[1:], "200201"]:
+        values = [{"hour": hour, "amount": n + 1.5} for n, hour in enumerate(sorted(HOURS))]
+        connection.execute(text("INSERT INTO UI_STOCK_D VALUES (:hour, 'N', :amount), (:hour, 'S', 1)"), values)
+    for op_time in [*HOURS[1:], "200201"]:
         arrives(platform, "UI_STOCK_D", op_time)
     _knows_model(platform, "UI-02")
     page.goto(f"{ui}/assets/models/UI-02?view=partitions")
     expect(page.get_by_text("Failed (1)")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_text("Materialized (2)")).to_be_visible()
     expect(page.get_by_text("200201", exact=True)).to_have_count(0)
-    tops = [_top(page, day) for day in sorted(DAYS)]
+    tops = [_top(page, hour) for hour in sorted(HOURS)]
     assert tops == sorted(tops), "partitions are in the order of time, whichever arrived first"
-    page.get_by_text(DAYS[0], exact=True).first.click()
+    page.get_by_text(HOURS[0], exact=True).first.click()
     expect(page.get_by_text("did not materialize this asset")).to_be_visible()
     picture(page, tmp_path, "arrivals-failed-partition")
-    failed = logged_tasks(platform.engine, "UI-02", DAYS[0])[0]
+    failed = logged_tasks(platform.engine, "UI-02", HOURS[0])[0]
     page.get_by_role("link", name=failed.run_id[:8]).click()
     expect(page.get_by_text("no such table: UI_STOCK_D").first).to_be_visible(timeout=PATIENCE_MS)
     assert platform.tags(failed.run_id)["platform/trigger"] == "arrival of UI_STOCK_D"
     picture(page, tmp_path, "arrivals-failed-run")
     page.goto(f"{ui}/assets/models/UI-02?view=checks")
-    expect(page.get_by_text(f"batch {DAYS[0]} failed (task {failed.id})").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text(f"batch {HOURS[0]} failed (task {failed.id})").first).to_be_visible(timeout=PATIENCE_MS)
     _runs_what_failed(platform, ui, page, tmp_path)
     _plots_a_kpi(ui, page, tmp_path)
     page.goto(f"{ui}/assets/models/UI-02?view=checks")
@@ -190,14 +190,15 @@ def test_a_failed_batch_is_a_failed_partition_with_its_run_and_is_run_again_from
 
 def _runs_what_failed(platform: Warm, ui: str, page: Page, folder: Path) -> None:
     page.goto(f"{ui}/assets/models/UI-02?view=partitions")
+    expect(page.get_by_text("Failed (1)")).to_be_visible(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Materialize").first.click()
     page.get_by_role("button", name="Failed and missing").click()
-    expect(page.get_by_text("1 partition", exact=True)).to_be_visible()
+    expect(page.get_by_text("1 partition", exact=True)).to_be_visible(timeout=PATIENCE_MS)
     picture(page, folder, "arrivals-failed-and-missing")
     page.get_by_role("button", name="Launch 1 run").click()
 
     def executed() -> bool:
-        last = logged_tasks(platform.engine, "UI-02", DAYS[0])[-1]
+        last = logged_tasks(platform.engine, "UI-02", HOURS[0])[-1]
         return (last.status, last.trigger_code) == ("SUCCESS", "OPERATOR")
 
     until("the failed batch to be executed again", executed, 90)
