@@ -45,6 +45,9 @@ class Ref:
     def __hash__(self) -> int:
         return hash(self.id)
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Ref) and self.id == other.id)
+
 
 @lru_cache(maxsize=1 << 16)
 def _parent(kind: str, name: tuple[str, ...]) -> Ref | None:

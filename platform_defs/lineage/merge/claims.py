@@ -6,7 +6,7 @@ from functools import partial
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref, Statement
 from platform_defs.lineage.merge.names import claims_dead_before, dead_before, floor
-from platform_defs.lineage.merge.speakers import Claims, SpeakerState, expand, fold, live_parts, strike_dead
+from platform_defs.lineage.merge.speakers import Claims, SpeakerState, expand, fold, live_parts, live_shape, strike_dead
 from platform_defs.lineage.merge.state import NEVER, Claim, EdgeState, NodeState, Stamp, State
 from platform_defs.lineage.merge.statement_bodies import ClaimKey
 
@@ -20,10 +20,10 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     """Adds the statement to what its speaker has said, and changes the claims that count since."""
     node = state.node(statement.speaker)
     speaker = node.speaker = node.speaker or SpeakerState()
-    before = live_parts(state, speaker)
+    before = live_shape(state, speaker)
     old_state = speaker.copy()
     speaker.add(state, statement, at)
-    if before.keys() != live_parts(state, speaker).keys():
+    if before != live_shape(state, speaker):
         strike_dead(state, speaker, partial(_dead_at, state))
         old, new = _claims(state, old_state), _claims(state, speaker)
         for key in old.keys() - new.keys():

@@ -115,6 +115,8 @@ def is_of_merge(item: Node | Edge) -> bool:
 
 def _whole(tenant: str, items: Iterable[Node | Edge]) -> State:
     state = empty_state(tenant)
+    # here what is remembered of renames is also changed in place
+    state.names_moved = True
     nodes: list[Node] = []
     for item in items:
         if isinstance(item, Node):

@@ -21,9 +21,9 @@ from platform_defs.lineage.facts import (
 )
 from platform_defs.lineage.merge.claims import speakers_of
 from platform_defs.lineage.merge.rules import digest_of, may_drop
-from platform_defs.lineage.merge.speakers import SpeakerState, live_parts
+from platform_defs.lineage.merge.speakers import SpeakerState, live_shape
 from platform_defs.lineage.merge.state import DERIVED_TYPES, Stamp, State, column_of, path
-from platform_defs.lineage.merge.statement_bodies import tables_of
+from platform_defs.lineage.merge.statement_bodies import encode, tables_of
 
 HAS_COLUMN = "HAS_COLUMN"
 
@@ -163,16 +163,18 @@ class _Asked:
             return
         node = self._state.nodes[speaker.id]
         known = SpeakerState() if node is None or node.speaker is None else node.speaker
-        for table, at in (*known.tables(), *((table, at) for at, one in said for table in tables_of(one))):
-            self.names(table, at)
-        try:
-            if not (may_change or self._changes_claims(known, said)):
-                return
-            new = known.copy()
-            for at, statement in said:
-                new.add(self._state, statement, at)
-        except KeyError:
-            return  # a table is not loaded yet
+        tables = known.tables()
+        for at, statement in said:
+            for table in tables_of(encode(statement)).all:
+                tables[table] = min(tables.get(table, at), at)
+        named = [one for table, at in tables.items() for one in self.names(table, at)]
+        if not all(map(self._state.is_loaded, named)):
+            return
+        if not (may_change or self._changes_claims(speaker, known, said)):
+            return
+        new = known.copy()
+        for at, statement in said:
+            new.add(self._state, statement, at)
         for key, at in known.refs():
             if key.type == "written":
                 for column in self.names(key.source, at):
@@ -190,15 +192,24 @@ class _Asked:
             self.required.ids.add(id)
         for node in list(self._state.nodes.values()):
             if node is not None and node.speaker is not None:
-                for table, at in node.speaker.tables():
+                for table, at in node.speaker.tables().items():
                     self.names(table, at)
 
-    def _changes_claims(self, known: SpeakerState, said: list[tuple[Stamp, Statement]]) -> bool:
+    def _changes_claims(self, speaker: Ref, known: SpeakerState, said: list[tuple[Stamp, Statement]]) -> bool:
+        if self._state.names_moved:
+            return self._changes_parts(known, said)
+        # while no name has moved, what else is loaded makes no difference
+        changes = self._state.changing.get(speaker.id)
+        if changes is None:
+            changes = self._state.changing[speaker.id] = self._changes_parts(known, said)
+        return changes
+
+    def _changes_parts(self, known: SpeakerState, said: list[tuple[Stamp, Statement]]) -> bool:
         new = known.copy()
-        before = live_parts(self._state, new).keys()
+        before = live_shape(self._state, new)
         for at, statement in said:
             new.add(self._state, statement, at)
-            if live_parts(self._state, new).keys() != before:
+            if live_shape(self._state, new) != before:
                 return True
         return False
 

@@ -31,7 +31,9 @@ from platform_defs.lineage.merge.statement_bodies import (
     encode,
     items,
     table_ref,
+    tables_of,
 )
+from platform_defs.lineage.merge.unmoved import unmoved_shape
 
 # A speaker remembers this many runs beside those that still count.
 MAX_RUNS = 8
@@ -99,17 +101,24 @@ class SpeakerState:
         if statement.completes:
             run.completed = max(run.completed, at)
         if statement.names_dataset:
-            body, digest = encode(statement), digest_of(statement)
-            self.bodies[digest] = body
+            digest = digest_of(statement)
+            body = self.bodies.setdefault(digest, encode(statement))
             run.said[digest] = _newest(state, body, [*run.said.get(digest, ()), at])
 
-    def tables(self) -> Iterator[tuple[Ref, Stamp]]:
-        """All tables of the statements, with the times at which they were named."""
+    def tables(self) -> dict[Ref, Stamp]:
+        """All tables of the statements, with the first times at which they were named."""
+        named: dict[Ref, Stamp] = {}
+        for digest, first in self._first_said().items():
+            for table in tables_of(self.bodies[digest]).all:
+                named[table] = min(named.get(table, first), first)
+        return named
+
+    def _first_said(self) -> dict[str, Stamp]:
+        first: dict[str, Stamp] = {}
         for run in self.runs.values():
-            for digest, at in run.statements():
-                body = self.bodies[digest]
-                for name in (*body["outputs"], *body["read"], *body["lineage"], *body["inputs"]):
-                    yield table_ref(name), at
+            for digest, stamps in run.said.items():
+                first[digest] = min(first.get(digest, stamps[0]), stamps[0])
+        return first
 
     def refs(self) -> Iterator[tuple[ClaimKey, Stamp]]:
         """All nodes and edges that any remembered statement claims, by the names that they had then."""
@@ -188,7 +197,7 @@ def fold(state: State, speaker: SpeakerState) -> None:
     """Forgets old runs that do not count any more, so that what is remembered is bounded."""
     if len(speaker.runs) <= MAX_RUNS:
         return
-    counting = _counting(state, speaker)
+    counting = live_shape(state, speaker, readers=False)
     oldest = sorted(speaker.runs.keys() - {UNFINISHED}, key=lambda name: (speaker.runs[name].newest, name))
     for name in oldest[: len(speaker.runs) - MAX_RUNS]:
         run = speaker.runs.pop(name)
@@ -201,7 +210,7 @@ def fold(state: State, speaker: SpeakerState) -> None:
             for digest, stamps in run.said.items():
                 both = [*others.said.get(digest, ()), *stamps]
                 others.said[digest] = _newest(state, speaker.bodies[digest], both)
-        if _counting(state, speaker) != counting:
+        if live_shape(state, speaker, readers=False) != counting:
             speaker.floor, speaker.runs[name] = floor, run
     if UNFINISHED in speaker.runs:
         said = speaker.runs[UNFINISHED].said
@@ -211,13 +220,21 @@ def fold(state: State, speaker: SpeakerState) -> None:
     speaker.bodies = {digest: body for digest, body in speaker.bodies.items() if digest in used}
 
 
-def _counting(state: State, speaker: SpeakerState) -> set[Part]:
-    """The live parts without what was read: a claim on a column that was read is never taken back."""
-    return {part for part in live_parts(state, speaker) if part.kind not in ("read", "reading")}
+def live_shape(state: State, speaker: SpeakerState, *, readers: bool = True) -> object:
+    """Equal for the same speaker before and after a change exactly if the same parts are live.
+
+    Without readers what was read is left out: a claim on a column that was read is never taken back.
+    """
+    if not state.names_moved:
+        return unmoved_shape(speaker, readers=readers)
+    parts = live_parts(state, speaker)
+    return parts.keys() if readers else {part for part in parts if part.kind not in ("read", "reading")}
 
 
 def _newest(state: State, body: Mapping[str, Any], stamps: Iterable[Stamp]) -> list[Stamp]:
     """The stamps without those after which the same was said again of the same assets."""
+    if not state.names_moved:
+        return [max(stamps)]
     kept = {_where(state, body, at): at for at in sorted(set(stamps))}
     return sorted(kept.values())
 

@@ -140,6 +140,10 @@ class State:
     # nodes of which all edges, or those of a type, are loaded
     surrounded: set[str] = field(default_factory=set)
     asked_types: set[tuple[str, str]] = field(default_factory=set)
+    # whether a node that was ever put here has been renamed, or a column of it: only then may a name have moved
+    names_moved: bool = False
+    # speakers whose claims change by the facts that are being merged, found while these were loaded and no name moved
+    changing: dict[str, bool] = field(default_factory=dict)
     # where to look for what is below a node and for the edges at it
     _below: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _edges_at: dict[str, set[EdgeKey]] = field(default_factory=lambda: defaultdict(set))
@@ -169,6 +173,8 @@ class State:
 
     def put_node(self, id: str, node: NodeState | None) -> None:
         self.nodes[id] = node
+        if node is not None and (node.renames or node.incoming_renames or node.column_renamed_at):
+            self.names_moved = True
         if node is not None and node.ref is not None and node.ref.parent is not None:
             self._below[node.ref.parent.id].add(id)
 

@@ -1,14 +1,16 @@
 """Statements as JSON: what is stored of them, the digest that tells whether one was made before, what they claim."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from platform_defs.canonical import canonical_hash
 from platform_defs.lineage.facts import Exists, Linked, Ref, Statement
 
 DERIVES_FROM = "DERIVES_FROM"
-# digests of statements that are being merged, by the identity of their encoding
+# digests and tables of statements that are being merged, by the identity of their encoding
 _DIGESTS: dict[int, tuple[dict[str, Any], str]] = {}
+_TABLES: dict[int, tuple[Mapping[str, Any], "Tables"]] = {}
 MAX_DIGESTS = 1000
 
 
@@ -18,6 +20,16 @@ class ClaimKey(NamedTuple):
     type: str
     source: Ref
     target: Ref | None = None
+
+
+class Tables(NamedTuple):
+    """The tables that a statement names; all: with those that it only reads."""
+
+    outputs: frozenset[Ref]
+    written: frozenset[Ref]
+    read: frozenset[Ref]
+    lineage: frozenset[Ref]
+    all: frozenset[Ref]
 
 
 def digest_of(statement: Statement) -> str:
@@ -36,13 +48,26 @@ def digest_of_body(body: Mapping[str, Any]) -> str:
     return canonical_hash(body)[:16]
 
 
-def tables_of(statement: Statement) -> list[Ref]:
-    body = encode(statement)
-    return [table_ref(name) for kind in ("outputs", "read", "lineage", "inputs") for name in body[kind]]
+def tables_of(body: Mapping[str, Any]) -> Tables:
+    if (known := _TABLES.get(id(body))) is not None and known[0] is body:
+        return known[1]
+    outputs, written, read, lineage, inputs = (
+        frozenset(map(table_ref, body[kind])) for kind in ("outputs", "written", "read", "lineage", "inputs")
+    )
+    tables = Tables(outputs, written, read, lineage, outputs | read | lineage | inputs)
+    if len(_TABLES) > MAX_DIGESTS:
+        _TABLES.clear()
+    _TABLES[id(body)] = (body, tables)
+    return tables
 
 
 def table_ref(name: Iterable[str]) -> Ref:
-    return Ref("table", tuple(name))
+    return _table(tuple(name))
+
+
+@lru_cache(maxsize=1 << 14)
+def _table(name: tuple[str, ...]) -> Ref:
+    return Ref("table", name)
 
 
 def encode(statement: Statement) -> dict[str, Any]:

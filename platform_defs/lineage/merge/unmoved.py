@@ -1,0 +1,75 @@
+"""Which statements count while no name has moved: as speakers.live_parts says, but without looking up any name.
+
+That is the usual case, and it is asked several times for every event.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.state import NEVER, Stamp
+from platform_defs.lineage.merge.statement_bodies import Tables, tables_of
+
+if TYPE_CHECKING:
+    from platform_defs.lineage.merge.speakers import SpeakerState
+
+
+class LiveTables(NamedTuple):
+    """What counts of one statement: its links, and the columns and the lineage of these tables."""
+
+    links: bool
+    written: frozenset[Ref]
+    lineage: frozenset[Ref]
+    reads: bool
+
+
+def unmoved_shape(speaker: "SpeakerState", *, readers: bool) -> dict[str, LiveTables]:
+    """Equal for the same speaker before and after a change exactly if the same parts of statements are live."""
+    newest: dict[str, Stamp] = {}
+    done: dict[frozenset[str], Stamp] = {}
+    current = speaker.floor
+    for run in speaker.runs.values():
+        done_at = run.done_at
+        if done_at:
+            current = max(current, done_at)
+            said = frozenset(run.said)
+            done[said] = max(done.get(said, NEVER), done_at)
+        for digest, stamps in run.said.items():
+            newest[digest] = max(newest.get(digest, NEVER), stamps[-1], done_at)
+    tables = {digest: tables_of(speaker.bodies[digest]) for digest in newest}
+    columns = _column_floors(tables, done)
+    lineage = _lineage_floors(speaker, tables, done)
+    shape: dict[str, LiveTables] = {}
+    for digest, at in newest.items():
+        named = tables[digest]
+        live = LiveTables(
+            at >= current,
+            frozenset(table for table in named.written if at >= columns.get(table, NEVER)),
+            frozenset(table for table in named.lineage if at >= lineage[table]),
+            readers and bool(named.read),
+        )
+        if any(live):
+            shape[digest] = live
+    return shape
+
+
+def _column_floors(tables: dict[str, Tables], done: dict[frozenset[str], Stamp]) -> dict[Ref, Stamp]:
+    floors: dict[Ref, Stamp] = {}
+    for said, done_at in done.items():
+        for digest in said:
+            for table in tables[digest].written:
+                floors[table] = max(floors.get(table, NEVER), done_at)
+    return floors
+
+
+def _lineage_floors(
+    speaker: "SpeakerState", tables: dict[str, Tables], done: dict[frozenset[str], Stamp]
+) -> dict[Ref, Stamp]:
+    with_lineage = frozenset[Ref]().union(*(named.lineage for named in tables.values()))
+    floors = {table: speaker.lineage_floors.get(table.id, NEVER) for table in with_lineage}
+    for said, done_at in done.items():
+        outputs = frozenset[Ref]().union(*(tables[digest].outputs for digest in said))
+        replaced = frozenset[Ref]().union(*(tables[digest].lineage for digest in said))
+        for table in with_lineage:
+            if table in replaced or table not in outputs:
+                floors[table] = max(floors[table], done_at)
+    return floors
