@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from sqlalchemy import Engine
 
-from platform_defs.access.tenants import MAX_ID, Tenant, find_tenant
+from platform_defs.access.tenants import MAX_ID
+from platform_defs.commands import lineage_queries
 from platform_defs.commands.tables import print_rows
 from platform_defs.connections import open_database, open_stores
 from platform_defs.errors import PlatformError
@@ -27,15 +27,20 @@ tenant_option = click.option("--tenant", "tenant_id", type=NUMBER, required=True
 
 @click.group("lineage")
 def command() -> None:
-    """Print and rebuild asset graphs; list and retry refused events."""
+    """Follow the lineage of tables and columns; print and rebuild asset graphs; list and retry refused events."""
+
+
+for _command in lineage_queries.COMMANDS:
+    command.add_command(_command)
 
 
 @command.command()
-@tenant_option
-def graph(tenant_id: int) -> None:
+@lineage_queries.tenant_option
+def graph(tenant_id: int | None) -> None:
     """The tenant's whole asset graph as sorted JSON lines, the same text from both graph stores."""
     with open_stores() as stores:
-        for line in graph_lines(stores.graph.for_tenant(tenant_id)):
+        tenant = lineage_queries.require_tenant(stores, tenant_id)
+        for line in graph_lines(stores.graph.for_tenant(tenant.id)):
             click.echo(line)
 
 
@@ -44,7 +49,7 @@ def graph(tenant_id: int) -> None:
 def rebuild(tenant_id: int) -> None:
     """Rebuild the tenant's graph from its stored events; nodes and edges that no event explains are removed."""
     with open_stores() as stores:
-        tenant = _tenant_on_record(stores.engine, tenant_id)
+        tenant = lineage_queries.require_tenant(stores, tenant_id)
         oldest = raw_events.oldest_time(stores.engine, tenant_id)
         if oldest is None:
             click.echo("no events are stored: the graph will be empty", err=True)
@@ -130,13 +135,6 @@ def _readable_fields(letter: DeadLetter) -> dict[str, Any]:
         "retries": letter.retry_count,
         "reason": letter.reason,
     }
-
-
-def _tenant_on_record(engine: Engine, tenant_id: int) -> Tenant:
-    tenant = find_tenant(engine, tenant_id)
-    if tenant is None:
-        raise PlatformError(f"tenant {tenant_id} is not on record")
-    return tenant
 
 
 def _print_progress(done: int) -> None:

@@ -51,6 +51,12 @@ def check_edge_type(value: Any) -> str:
     return value
 
 
+def check_kind(value: Any) -> str:
+    if type(value) is not str or value not in KINDS:
+        raise InvalidGraphValue("kind", f"no such kind: {_show(value)}")
+    return value
+
+
 def check_labels(labels: Set[str], *, kind_required: bool) -> tuple[str | None, str | None]:
     """The kind and the vector label in a set of labels; a patch (not kind_required) must not name a kind."""
     kind = vector = None

@@ -103,6 +103,39 @@ WHERE type(r) IN row.types
 RETURN collect({{type: type(r), from: a.id, to: b.id, props: properties(r)}}) AS found
 """
 
+FOLLOW_OUT = """
+UNWIND $ids AS id
+MATCH (a:{label} {{tenantId: $tenant, id: id}})-[r:{types}]->(b {{tenantId: $tenant}})
+WITH a, r, b ORDER BY a.id, type(r), b.id LIMIT $limit
+RETURN collect({{type: type(r), from: a.id, to: b.id, props: properties(r)}}) AS found
+"""
+
+FOLLOW_IN = """
+UNWIND $ids AS id
+MATCH (a {{tenantId: $tenant}})-[r:{types}]->(b:{label} {{tenantId: $tenant, id: id}})
+WITH a, r, b ORDER BY a.id, type(r), b.id LIMIT $limit
+RETURN collect({{type: type(r), from: a.id, to: b.id, props: properties(r)}}) AS found
+"""
+
+# that the name exists is said so that the index over tenant and name is used
+NODES_ENDING_WITH = """
+MATCH (n:{kind} {{tenantId: $tenant}})
+WHERE n.qualifiedName IS NOT NULL
+  AND any(ending IN $endings WHERE toLower(n.qualifiedName) = ending
+    OR toLower(n.qualifiedName) ENDS WITH '.' + ending OR toLower(n.qualifiedName) ENDS WITH '/' + ending)
+WITH n ORDER BY n.qualifiedName, n.namespace, n.id LIMIT $limit
+RETURN collect({{id: n.id, labels: labels(n), props: n {{.*, createdAt: null, updatedAt: null}}}}) AS found
+"""
+
+NODES_CONTAINING = """
+MATCH (n:{kind} {{tenantId: $tenant}})
+WHERE n.qualifiedName IS NOT NULL
+  AND (n.qualifiedName CONTAINS $text OR toLower(n.qualifiedName) CONTAINS toLower($text))
+  AND ($own = '' OR n.name CONTAINS $own OR toLower(n.name) CONTAINS toLower($own))
+WITH n ORDER BY n.qualifiedName, n.namespace, n.id LIMIT $limit
+RETURN collect({{id: n.id, labels: labels(n), props: n {{.*, createdAt: null, updatedAt: null}}}}) AS found
+"""
+
 # writing a property takes the lock of the node until the end of the transaction
 LOCK_TENANT = """
 MERGE (n:{label} {{tenantId: $tenant, id: $tenant}})

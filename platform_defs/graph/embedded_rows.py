@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select, tuple_
 
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.vocabulary import KNOWLEDGE, TENANT
@@ -91,7 +91,11 @@ class TenantRows:
         ]
 
     def edges(
-        self, connection: Connection, condition: ColumnElement[bool], types: Sequence[str] | None = None
+        self,
+        connection: Connection,
+        condition: ColumnElement[bool],
+        types: Sequence[str] | None = None,
+        limit: int | None = None,
     ) -> list[Edge]:
         begin, end, table = graph_node.alias("begin"), graph_node.alias("end"), graph_edge.c
         query = (
@@ -102,7 +106,35 @@ class TenantRows:
         )
         if types is not None:
             query = query.where(table.type.in_(types))
+        if limit is not None:
+            query = query.order_by(begin.c.node_id, table.type, end.c.node_id).limit(limit)
         return [Edge(row.type, row.from_id, row.to_id, json.loads(row.props)) for row in connection.execute(query)]
+
+    def ending_with(self, connection: Connection, kind: str, endings: Sequence[str], limit: int) -> list[Node]:
+        name = _property(connection, "qualifiedName")
+        # also without folding, because lower() of SQLite knows ASCII alone
+        wanted = [
+            condition
+            for ending in endings
+            for value, text in ((name, ending), (func.lower(name), ending.lower()))
+            for condition in (
+                value == text,
+                *(value.endswith(f"{mark}{text}", autoescape=True) for mark in "./"),
+            )
+        ]
+        return self._found(connection, kind, or_(*wanted), limit)
+
+    def containing(self, connection: Connection, kind: str, text: str, own: str, limit: int) -> list[Node]:
+        wanted = [_contains(_property(connection, "qualifiedName"), text)]
+        if own:
+            wanted.append(_contains(_property(connection, "name"), own))
+        return self._found(connection, kind, and_(*wanted), limit)
+
+    def _found(self, connection: Connection, kind: str, condition: ColumnElement[bool], limit: int) -> list[Node]:
+        """One statement over all nodes of the kind: names are no columns, since only people ask for them."""
+        order = (_property(connection, "qualifiedName"), _property(connection, "namespace"), graph_node.c.node_id)
+        query = self._select(*_NODE_COLUMNS).where(graph_node.c.kind == kind, condition).order_by(*order).limit(limit)
+        return [node_from(row) for row in connection.execute(query)]
 
     def lock_edges(self, connection: Connection, places: Sequence[EdgePlace]) -> dict[EdgePlace, str]:
         """Locks the edges that exist until the transaction ends, and returns their properties as text."""
@@ -139,6 +171,17 @@ class TenantRows:
 
     def _select(self, *columns: Any) -> Select[Any]:
         return select(*columns).where(graph_node.c.tenant_id == self._tenant)
+
+
+def _property(connection: Connection, name: str) -> ColumnElement[str]:
+    value = func.json_extract(graph_node.c.props, f"$.{name}")
+    # SQLite gives the text itself, MySQL and MariaDB its JSON
+    return value if connection.dialect.name == "sqlite" else func.json_unquote(value)
+
+
+def _contains(value: ColumnElement[str], text: str) -> ColumnElement[bool]:
+    """In any case of letters; also without folding, as above."""
+    return or_(value.contains(text, autoescape=True), func.lower(value).contains(text.lower(), autoescape=True))
 
 
 def node_from(row: Row[Any]) -> Node:

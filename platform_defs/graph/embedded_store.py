@@ -11,7 +11,7 @@ from platform_defs.canonical import canonical_json
 from platform_defs.graph.batch_store import BatchStore, OpenTransaction, Transactions
 from platform_defs.graph.embedded_rows import IDS_PER_STATEMENT, EdgePlace, NodeRow, TenantRows, node_from
 from platform_defs.graph.errors import GraphConflict
-from platform_defs.graph.model import Edge, EdgeKey, Node, edge_order
+from platform_defs.graph.model import Edge, EdgeKey, Node, edge_order, name_order
 from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.steps import NodeChange, merge_props
 from platform_defs.graph.vocabulary import KNOWLEDGE, TENANT
@@ -68,6 +68,26 @@ class EmbeddedStore(BatchStore[Connection]):
             }
 
         return self._transactions.read(work)
+
+    def follow(self, ids: Sequence[str], types: Sequence[str], *, forward: bool, limit: int) -> list[Edge]:
+        def work(connection: Connection) -> list[Edge]:
+            found: list[Edge] = []
+            end = graph_edge.c.from_node if forward else graph_edge.c.to_node
+            for some in chunks(sorted(self._rows.numbers(connection, set(ids)).values()), IDS_PER_STATEMENT):
+                found += self._rows.edges(connection, end.in_(some), types, limit)
+            return sorted(found, key=edge_order)[:limit]
+
+        return self._transactions.read(work)
+
+    def find_by_ending(self, kind: str, endings: Sequence[str], *, limit: int) -> list[Node]:
+        found = self._transactions.read(
+            lambda connection: self._rows.ending_with(connection, kind, endings, limit) if endings else []
+        )
+        return sorted(found, key=name_order)
+
+    def find_by_text(self, kind: str, text: str, *, own: str = "", limit: int) -> list[Node]:
+        found = self._transactions.read(lambda connection: self._rows.containing(connection, kind, text, own, limit))
+        return sorted(found, key=name_order)
 
     def stream(self) -> Iterator[Node | Edge]:
         for page in self._pages():

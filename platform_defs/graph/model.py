@@ -50,6 +50,11 @@ def edge_order(edge: Edge) -> tuple[str, str, str]:
     return edge.from_id, edge.type, edge.to_id
 
 
+def name_order(node: Node) -> tuple[str, str, str]:
+    """The key that both stores sort nodes by that were found by name."""
+    return str(node.props.get("qualifiedName", "")), str(node.props.get("namespace", "")), node.id
+
+
 @dataclass(frozen=True, slots=True)
 class UpsertNodes:
     nodes: Sequence[Node]

@@ -8,8 +8,8 @@ from neo4j import ManagedTransaction
 
 from platform_defs.graph import cypher
 from platform_defs.graph.batch_store import BatchStore, OpenTransaction, Transactions
-from platform_defs.graph.checks import check_edge_type
-from platform_defs.graph.model import Edge, EdgeKey, Node, edge_order
+from platform_defs.graph.checks import check_edge_type, check_kind
+from platform_defs.graph.model import Edge, EdgeKey, Node, edge_order, name_order
 from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.steps import NodeChange
 from platform_defs.graph.vocabulary import (
@@ -56,6 +56,32 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
             return work(Neo4jStore(self._tenant, OpenTransaction(tx)))
 
         return self._transactions.write(locked)
+
+    def follow(self, ids: Sequence[str], types: Sequence[str], *, forward: bool, limit: int) -> list[Edge]:
+        template = cypher.FOLLOW_OUT if forward else cypher.FOLLOW_IN
+        wanted = "|".join(map(check_edge_type, types))
+
+        def work(tx: ManagedTransaction) -> list[Edge]:
+            records = [
+                record
+                for label, some in self._by_label(ids)
+                for record in self._run_over_ids(tx, template, some, {"limit": limit}, label=label, types=wanted)
+            ]
+            return sorted(map(_edge_from, records), key=edge_order)[:limit]
+
+        return self._transactions.read(work)
+
+    def find_by_ending(self, kind: str, endings: Sequence[str], *, limit: int) -> list[Node]:
+        lower = [ending.lower() for ending in endings]
+        return self._find(cypher.NODES_ENDING_WITH, kind, endings=lower, limit=limit)
+
+    def find_by_text(self, kind: str, text: str, *, own: str = "", limit: int) -> list[Node]:
+        return self._find(cypher.NODES_CONTAINING, kind, text=text, own=own, limit=limit)
+
+    def _find(self, template: str, kind: str, **parameters: Any) -> list[Node]:
+        names = {"kind": check_kind(kind)}
+        records = self._transactions.read(lambda tx: self._execute(tx, template, names, **parameters))
+        return sorted(map(_node_from, records), key=name_order)
 
     def stream(self) -> Iterator[Node | Edge]:
         for ids in self._pages():
@@ -121,9 +147,8 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
         found = {}
         for label, some in self._by_label(ids):
             for record in self._run_over_ids(tx, cypher.NODES, some, label=label):
-                id = str(record["id"])
-                props = {name: value for name, value in record["props"].items() if name not in RESERVED_PROPERTIES}
-                found[id] = Node(id, frozenset(record["labels"]), props)
+                node = _node_from(record)
+                found[node.id] = node
         return found
 
     def _edges(
@@ -236,3 +261,8 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
 
 def _edge_from(record: Mapping[str, Any]) -> Edge:
     return Edge(record["type"], str(record["from"]), str(record["to"]), record["props"])
+
+
+def _node_from(record: Mapping[str, Any]) -> Node:
+    props = {name: value for name, value in record["props"].items() if name not in RESERVED_PROPERTIES}
+    return Node(str(record["id"]), frozenset(record["labels"]), props)

@@ -59,6 +59,21 @@ class GraphStore(Protocol):
     def edges_by_key(self, keys: Sequence[EdgeKey]) -> Mapping[EdgeKey, Edge]:
         """The edges among these that exist, by key."""
 
+    def follow(self, ids: Sequence[str], types: Sequence[str], *, forward: bool, limit: int) -> list[Edge]:
+        """Edges of these types that begin at one of these nodes (not `forward`: that end there), sorted as `edges`.
+
+        At most `limit` of them, so that a node with a million edges cannot fill the memory of the caller.
+        """
+
+    def find_by_ending(self, kind: str, endings: Sequence[str], *, limit: int) -> list[Node]:
+        """Nodes of a kind whose `qualifiedName` is one of these endings, or ends with one after a dot or a slash.
+
+        Upper and lower case are the same. Sorted by qualified name, namespace and id.
+        """
+
+    def find_by_text(self, kind: str, text: str, *, own: str = "", limit: int) -> list[Node]:
+        """Nodes of a kind whose `qualifiedName` contains `text` and whose `name` contains `own`, sorted as above."""
+
     def stream(self) -> Iterator[Node | Edge]:
         """The whole graph page by page: nodes sorted by id, then edges sorted by (from, type, to), by code points."""
 

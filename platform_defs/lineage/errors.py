@@ -2,6 +2,8 @@
 
 PlatformError (platform_defs/errors.py)
 └── LineageError                   an operation of the lineage system failed, such as a rebuild
+    ├── NameNotFound               no table or column has the name that a person asked for
+    ├── AmbiguousName              several have it; `meanings` are their names
     └── EventRefused               the event can be accepted neither now nor later; `field` names what is wrong
         ├── InvalidEvent           400: the event is malformed, or no store can hold it unchanged
         └── TenantRefused          400: the event can be given to no tenant
@@ -14,11 +16,32 @@ Not errors of a caller, and so not in this tree: NeedsRebuild (merge/state.py), 
 the recovery that a tenant's graph must be rebuilt.
 """
 
+from collections.abc import Sequence
+
 from platform_defs.errors import PlatformError
 
 
 class LineageError(PlatformError):
     """An operation of the lineage system failed."""
+
+
+class NameNotFound(LineageError):
+    """No table or column has this name."""
+
+    def __init__(self, name: str, namespace: str | None) -> None:
+        place = "" if namespace is None else f" in {namespace!r}"
+        super().__init__(f"no table or column is called {name!r}{place}; `platform lineage search TEXT` finds some")
+
+
+class AmbiguousName(LineageError):
+    """Several tables or columns have this name."""
+
+    def __init__(self, name: str, meanings: Sequence[tuple[str, str]]) -> None:
+        super().__init__(
+            f"{name!r} could mean {len(meanings)} of them: say more of the name, or which --namespace it is in"
+        )
+        # qualified name and namespace of each
+        self.meanings = list(meanings)
 
 
 class EventRefused(LineageError):

@@ -108,6 +108,26 @@ def try_edges_by_key(mine: GraphStore, theirs: GraphStore) -> None:
     assert {key: edge.props for key, edge in mine.edges_by_key(keys).items()} == {keys[0]: {"owner": "mine"}}
 
 
+def try_follow(mine: GraphStore, theirs: GraphStore) -> None:
+    ids = [*IDS, str(theirs.tenant)]
+    for forward in (True, False):
+        read = mine.follow(ids, ["HAS_TABLE", "OWNS_CATALOG"], forward=forward, limit=9)
+        assert {edge.props["owner"] for edge in read} == {"mine"}
+        assert len(read) == 1 + (not forward)
+
+
+def try_find_by_ending(mine: GraphStore, theirs: GraphStore) -> None:
+    theirs.apply([PatchNodes([Patch("t", {"qualifiedName": "sales.orders"})])])
+    assert mine.find_by_ending("Table", ["orders"], limit=9) == []
+    theirs.apply([PatchNodes([Patch("t", {"qualifiedName": None})])])
+
+
+def try_find_by_text(mine: GraphStore, theirs: GraphStore) -> None:
+    theirs.apply([PatchNodes([Patch("t", {"qualifiedName": "sales.orders"})])])
+    assert mine.find_by_text("Table", "orders", limit=9) == []
+    theirs.apply([PatchNodes([Patch("t", {"qualifiedName": None})])])
+
+
 def try_update(mine: GraphStore, theirs: GraphStore) -> None:
     def work(transaction: GraphTransaction) -> None:
         assert transaction.tenant == mine.tenant
