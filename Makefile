@@ -44,7 +44,7 @@ test: $(VENV)/dev ## all tests that this machine can run; ARGS="-k name" passes 
 lint: $(VENV)/dev ## format and fix what ruff can fix
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-services: ## a real MySQL, Neo4j and MariaDB on loopback, for the tests
+services: ## a real MySQL, Neo4j, MariaDB and PostgreSQL on loopback, for the tests
 	@tests/servers/services start
 
 services-stop: ## stop them
@@ -53,7 +53,7 @@ services-stop: ## stop them
 LOCK := uv pip compile --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -q pyproject.toml
 lock: ## write the lock files anew from pyproject.toml (needs uv)
 	$(LOCK) --extra build -o requirements.lock
-	$(LOCK) --extra build --extra dev -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --extra build --extra postgres --extra dev -c requirements.lock -o requirements-dev.lock
 
 clean: ## remove the venv and the embedded platform
 	rm -rf $(VENV) .platform

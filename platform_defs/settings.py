@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -279,7 +279,7 @@ class Settings(BaseSettings):
 def unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
     """The PLATFORM_* names that no setting has, each with the nearest that there is, if one is near."""
     known = [name.upper() for name in Settings.model_fields]
-    own = re.compile(rf"PLATFORM_(SOURCE_\w+_URL|TEST_\w+|{'|'.join(known)})|{SUPERVISED}")
+    own = re.compile(rf"PLATFORM_(SOURCE_\w+_(URL|QUERIES)|TEST_\w+|{'|'.join(known)})|{SUPERVISED}")
     found: dict[str, str | None] = {}
     for name in sorted(name for name in names if name.startswith("PLATFORM_") and not own.fullmatch(name)):
         # without the prefix, which alone makes any two of them similar
@@ -288,7 +288,14 @@ def unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
     return found
 
 
-def normalize_database_url(value: str) -> str:
+def normalize_source_url(value: str) -> str:
+    """The URL of a data source, which may also be PostgreSQL."""
+    if value.startswith("postgres://"):
+        value = value.replace("postgres", "postgresql", 1)
+    return normalize_database_url(value, ("mysql", "mariadb", "postgresql", "sqlite"))
+
+
+def normalize_database_url(value: str, kinds: Sequence[str] = ("mysql", "mariadb", "sqlite")) -> str:
     """The database URL with our driver. The ValueError of a bad one never repeats it: it may contain a password."""
     try:
         url = make_url(value)
@@ -296,8 +303,9 @@ def normalize_database_url(value: str) -> str:
         raise ValueError("expected mysql+mysqlconnector://user:password@host/database or sqlite:///FILE") from None
     if url.drivername in ("mysql", "mariadb"):
         url = url.set(drivername=f"{url.drivername}+mysqlconnector")
-    if url.get_backend_name() not in ("mysql", "mariadb", "sqlite"):
-        raise ValueError(f"{url.get_backend_name()} is not supported; expected mysql, mariadb or sqlite")
+    if url.get_backend_name() not in kinds:
+        expected = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+        raise ValueError(f"{url.get_backend_name()} is not supported; expected {expected}")
     if not url.database:
         raise ValueError("the URL names no database")
     return url.render_as_string(hide_password=False)

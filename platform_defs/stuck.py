@@ -9,7 +9,7 @@ from platform_defs.arrivals.executions.stuck import find_stuck_tasks
 from platform_defs.arrivals.kinds_of_work import MODEL_RUN
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.settings import Settings
-from platform_defs.sources import source_of_resource
+from platform_defs.sources.named import source_of_resource
 from platform_defs.store.engine import ATTEMPTS, read
 from platform_defs.work.rows import INGEST_RUN
 from platform_defs.work.stuck import Stuck, StuckRules, find_stuck_work

@@ -8,8 +8,8 @@ from dagster import ConfigurableResource, ResourceDependency
 from platform_defs.arrivals.executions.model_run import ExecutionEnvironment
 from platform_defs.arrivals.notify.kpi_message import notify_subscribers
 from platform_defs.settings import Settings
-from platform_defs.source_reach import DAGSTER_TABLES
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
+from platform_defs.sources.reach import DAGSTER_TABLES
 from resources.database import DatabaseResource
 
 

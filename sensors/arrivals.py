@@ -43,7 +43,7 @@ from platform_defs.arrivals.on_time import ON_TIME, check_outcome
 from platform_defs.arrivals.sweep import sweep_arrivals
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.store.engine import read
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.kinds_of_work import WEBHOOK_SEND

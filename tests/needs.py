@@ -57,6 +57,8 @@ def find(name: str) -> str | Absent:
             return _server(name, 3306)
         case "neo4j":
             return _server(name, 7687)
+        case "postgres":
+            return _server(name, 5432)
         case "chromium":
             return _chromium()
         case "data":

@@ -17,7 +17,7 @@ from platform_defs.commands.runner import open_instance
 from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.store.engine import read
 from platform_defs.work.wake import wake
 from platform_defs.yaml_lines import YamlFileError

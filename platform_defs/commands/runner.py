@@ -15,7 +15,7 @@ from platform_defs.arrivals.executions.statements import end_left_statements
 from platform_defs.commands.tables import print_table
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.stuck import find_stuck
 from platform_defs.work import rows, runners, wake
 

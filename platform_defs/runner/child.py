@@ -43,6 +43,7 @@ PRELOADED = (
     "dagster._core.system_config.composite_descent",
     "fsspec.implementations.local",
     "sqlglot.dialects.mysql",
+    "sqlglot.dialects.postgres",
     "sqlglot.dialects.sqlite",
     "upath.implementations.local",
     "dagster._core.storage.local_compute_log_manager",

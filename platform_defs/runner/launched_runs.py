@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select
 
 from platform_defs.arrivals.kinds_of_work import MODEL_TAG
 from platform_defs.arrivals.partitions import MODEL_PREFIX
-from platform_defs.sources import source_resource
+from platform_defs.sources.named import source_resource
 from platform_defs.store.tables.arrivals import metrics_model
 from platform_defs.work.rows import LAUNCHED_RUNS, Work
 

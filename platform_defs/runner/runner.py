@@ -31,7 +31,7 @@ from platform_defs.runner.launched_runs import needed_versions
 from platform_defs.runner.metrics import RunnerMetrics
 from platform_defs.runner.run_processes import RunProcesses
 from platform_defs.settings import Settings
-from platform_defs.sources import source_of_resource
+from platform_defs.sources.named import source_of_resource
 from platform_defs.work import leases, runners, wake
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import INGEST_RUN, LAUNCHED_RUNS, PRIORITY, Work

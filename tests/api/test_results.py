@@ -13,7 +13,7 @@ from platform_defs.access.keys import issue_key
 from platform_defs.arrivals.executions.model_run import ExecutionEnvironment, run_for_work
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_kpi
 from tests.api.serving import Api, environment, platform, serve_api

@@ -12,7 +12,8 @@ from platform_defs.arrivals.executions import lifecycle, recovery, source_watch
 from platform_defs.arrivals.executions.next_attempt import MAX_CRASHES
 from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus
 from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
-from platform_defs.sources import SourceError, Sources
+from platform_defs.sources.errors import SourceError
+from platform_defs.sources.named import Sources
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_task_log
 from platform_defs.work import leases, rows

@@ -28,7 +28,7 @@ from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.errors import PlatformError
 from platform_defs.runner.code_server import CodeServer
 from platform_defs.settings import Settings
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_model, metrics_task_log
 from platform_defs.store.tables.webhooks import metrics_webhook_delivery

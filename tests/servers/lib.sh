@@ -13,10 +13,17 @@ default_port() {
     mysql) echo "${SERVICES_MYSQL_PORT:-13316}" ;;
     mariadb) echo "${SERVICES_MARIADB_PORT:-13317}" ;;
     neo4j) echo "${SERVICES_NEO4J_PORT:-17697}" ;;
+    postgres) echo "${SERVICES_POSTGRES_PORT:-15442}" ;;
   esac
 }
 
-url_of() { case $1 in neo4j) echo "bolt://127.0.0.1:$2" ;; *) echo "mysql://root@127.0.0.1:$2/" ;; esac; }
+url_of() {
+  case $1 in
+    neo4j) echo "bolt://127.0.0.1:$2" ;;
+    postgres) echo "postgresql://postgres@127.0.0.1:$2/postgres" ;;
+    *) echo "mysql://root@127.0.0.1:$2/" ;;
+  esac
+}
 
 recorded_port() { cat "$SERVICES_DIR/$1/port" 2>/dev/null; }
 
@@ -30,8 +37,11 @@ answers() {
   (
     LC_ALL=C
     exec 3<>"/dev/tcp/127.0.0.1/$2"
-    [ "$1" != neo4j ] || printf '\x60\x60\xb0\x17\0\0\4\5\0\0\0\4\0\0\0\0\0\0\0\0' >&3
-    IFS= read -r -t 2 -n 1 byte <&3 && [ -n "$byte" ]
+    case $1 in
+      neo4j) printf '\x60\x60\xb0\x17\0\0\4\5\0\0\0\4\0\0\0\0\0\0\0\0' >&3 ;;
+      postgres) printf '\0\0\0\51\0\3\0\0user\0postgres\0database\0postgres\0\0' >&3 ;;
+    esac
+    IFS= read -r -t 2 -n 1 byte <&3 && [ -n "$byte" ] && [ "$1 $byte" != "postgres E" ]
   ) 2>/dev/null
 }
 
@@ -98,7 +108,8 @@ start_server() {
 stop_server() {
   local name=$1 pid deadline=$((SECONDS + STOP_SECONDS))
   if pid=$(running_pid "$name"); then
-    kill "$pid"
+    # at SIGTERM PostgreSQL would wait until its clients leave
+    kill -s "$([ "$name" = postgres ] && echo INT || echo TERM)" "$pid"
     while running_pid "$name" >/dev/null; do
       [ $SECONDS -lt $deadline ] || kill -9 "$pid" 2>/dev/null || true
       sleep 0.1

@@ -30,7 +30,7 @@ from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT
 from platform_defs.arrivals.notify.subscriptions import references_of_teams
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.webhooks.environment_names import why_foreign
 from platform_defs.webhooks.sender import open_sender
 from platform_defs.work import rows

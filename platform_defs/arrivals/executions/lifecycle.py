@@ -22,7 +22,7 @@ from platform_defs.arrivals.kinds_of_work import MODEL_RUN
 from platform_defs.arrivals.op_time import spellings
 from platform_defs.arrivals.readiness import Standing, Verdict, Versions, judge, missing_tables
 from platform_defs.arrivals.standings import load_standings
-from platform_defs.sources import source_resource
+from platform_defs.sources.named import source_resource
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import (
     metrics_kpi,

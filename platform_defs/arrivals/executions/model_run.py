@@ -21,7 +21,7 @@ from platform_defs.arrivals.models.compute import Counts, compute
 from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.op_time import normalise_op_time
 from platform_defs.arrivals.readiness import missing_tables
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.store.engine import is_transient, read
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.work.processes import ProcessId

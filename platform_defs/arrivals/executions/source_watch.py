@@ -14,7 +14,8 @@ from platform_defs.arrivals.executions.running_batches import transact_until_unc
 from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus, Trigger
 from platform_defs.arrivals.readiness import missing_tables
 from platform_defs.arrivals.standings import load_standings
-from platform_defs.sources import PLATFORM_SOURCE, SourceError, Sources
+from platform_defs.sources.errors import SourceError
+from platform_defs.sources.named import PLATFORM_SOURCE, Sources
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import metrics_model, metrics_model_running, metrics_task_log
 

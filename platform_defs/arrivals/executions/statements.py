@@ -12,7 +12,8 @@ from typing import Any, cast
 from sqlalchemy import Engine, Row, select, update
 
 from platform_defs.arrivals.batches import Batch, in_batches
-from platform_defs.sources import PLATFORM_SOURCE, SourceError, Sources
+from platform_defs.sources.errors import SourceError
+from platform_defs.sources.named import PLATFORM_SOURCE, Sources
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_model, metrics_task_log
 

@@ -14,7 +14,7 @@ from platform_defs.arrivals.errors import UnknownModel
 from platform_defs.arrivals.models.changes import computes_differently, describe_changes
 from platform_defs.arrivals.models.file import FileContents, KnownKpis, ModelFile, check_file
 from platform_defs.arrivals.models.model import PUBLISHED, RETIRED, UNPUBLISHED, Kpi, Model
-from platform_defs.sources import PLATFORM_SOURCE
+from platform_defs.sources.named import PLATFORM_SOURCE
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_kpi, metrics_model, metrics_model_dependency
 from platform_defs.store.types import utc_now

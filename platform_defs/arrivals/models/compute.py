@@ -22,7 +22,9 @@ from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.models.sql import render_query
 from platform_defs.arrivals.models.totals import meaningful_totals
 from platform_defs.canonical import canonical_json, sha256_hex
-from platform_defs.sources import MAX_MESSAGE, ReadTransaction, SourceError, Sources
+from platform_defs.sources.errors import MAX_MESSAGE, SourceError
+from platform_defs.sources.named import Sources
+from platform_defs.sources.transactions import ReadTransaction
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import transact
 from platform_defs.store.exact_numbers import decimal_text, exact_number
@@ -150,6 +152,8 @@ def _json_dimension(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, set | frozenset):  # MySQL's SET
         return ",".join(sorted(value))
+    if isinstance(value, dict | list):  # PostgreSQL's JSON and arrays
+        return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
 
 

@@ -1,8 +1,8 @@
 """The SQL of a model: checks that it is one read-only query, and fills in its placeholders for a batch.
 
 The parser only checks the query and finds its tables: the driver gets the author's text, not one that the parser
-wrote. Whether a source is MySQL or SQLite is known only when a batch runs. A model file is therefore accepted if one of
-the two grammars accepts the query; at run time the query is parsed with the grammar of the actual source.
+wrote. Which database a source is, is known only when a batch runs. A model file is therefore accepted if the grammar of
+one database accepts the query; at run time the query is parsed with the grammar of the actual source.
 """
 
 import logging
@@ -17,10 +17,10 @@ from sqlglot.errors import ParseError, SqlglotError
 from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.op_time import render_table_name
-from platform_defs.source_reach import FILE_FUNCTIONS, Reach
-from platform_defs.sources import Dialect, Query
+from platform_defs.sources.reach import FILE_VIEWS, Reach, is_refused_function
+from platform_defs.sources.transactions import Dialect, Query
 
-DIALECTS: tuple[Dialect, ...] = ("mysql", "sqlite")
+DIALECTS: tuple[Dialect, ...] = ("mysql", "sqlite", "postgres")
 
 # sqlglot logs a warning for every statement that it does not know; operators cannot do anything about that.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -39,7 +39,7 @@ _PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
 def _tokens(strings: str, identifiers: str, comments: str) -> re.Pattern[str]:
     return re.compile(
         rf"(?P<comment>--(?=\s|$)[^\n]*|/\*.*?\*/|{comments})|(?P<string>{strings})|(?P<identifier>{identifiers})"
-        r"|(?P<placeholder>\$\{[^}]*\})|(?P<glued>--)|(?P<other>[\w\s,()=*.]+|.)",
+        r"|(?P<placeholder>\$\{[^}]*\})|(?P<glued>--)|(?P<escaped>(?<=\b[uU])&(?=['\"]))|(?P<other>[\w\s,()=*.]+|.)",
         re.DOTALL,
     )
 
@@ -47,6 +47,11 @@ def _tokens(strings: str, identifiers: str, comments: str) -> re.Pattern[str]:
 _TOKENS = {
     "mysql": _tokens(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", r"`(?:[^`]|``)*`", r"\#[^\n]*"),
     "sqlite": _tokens(r"'(?:[^']|'')*'", r'`(?:[^`]|``)*`|"(?:[^"]|"")*"|\[[^\]]*\]', r"(?!)"),
+    "postgres": _tokens(
+        r"(?<=\b[eE])'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\$(?P<tag>[^\W\d]\w*|)\$.*?\$(?P=tag)\$",
+        r'"(?:[^"]|"")*"',
+        r"(?!)",
+    ),
 }
 
 
@@ -55,7 +60,7 @@ class InvalidSql(ValueError):
 
 
 class _DoesNotParse(InvalidSql):
-    """The text does not parse in one dialect, but may in the other."""
+    """The text does not parse in one dialect, but may in another."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def check_query(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi], reach:
         if missing:
             raise InvalidSql(f"the query does not select {', '.join(missing)}")
 
-    _check_in_either_dialect(check)
+    _check_in_any_dialect(check)
 
 
 def check_expression(expression: str) -> None:
@@ -102,7 +107,7 @@ def check_expression(expression: str) -> None:
         if isinstance(statement.expressions[0], exp.Alias) or statement.expressions[0].is_star:
             raise InvalidSql("expected one value without a name, such as SUM(amount)")
 
-    _check_in_either_dialect(check)
+    _check_in_any_dialect(check)
 
 
 def render_query(model: Model, dialect: Dialect, op_time: str, reach: Reach | None = None) -> Query:
@@ -114,21 +119,22 @@ def render_query(model: Model, dialect: Dialect, op_time: str, reach: Reach | No
     except InvalidSql as error:
         raise ModelFailed(f"the SQL of the model: {error}") from None
     names = {table: render_table_name(table, op_time) for table in model.depends_on}
-    bound = "%(op_time)s" if dialect == "mysql" else ":op_time"
+    bound = ":op_time" if dialect == "sqlite" else "%(op_time)s"
     edits = [_Edit(start, start + len(_MARK) + 1, bound) for start in expanded.marks]
-    edits += _table_renames(statement, names)
+    edits += _table_renames(statement, names, dialect)
     return Query(_apply_edits(expanded.text, edits, dialect), {"op_time": op_time})
 
 
-def quote_identifier(name: str) -> str:
+def quote_identifier(name: str, dialect: Dialect) -> str:
     """Quotes with backticks, on SQLite too: there a column in double quotes that does not exist is read as a text."""
-    return "`" + name.replace("`", "``") + "`"
+    sign = '"' if dialect == "postgres" else "`"
+    return sign + name.replace(sign, sign * 2) + sign
 
 
-def _check_in_either_dialect(check: Callable[[Dialect], None]) -> None:
-    """Checks the text as MySQL, and as SQLite if MySQL's grammar does not parse it.
+def _check_in_any_dialect(check: Callable[[Dialect], None]) -> None:
+    """Checks the text as MySQL, as SQLite if MySQL's grammar does not parse it, and then as PostgreSQL.
 
-    If neither grammar parses the text, the error is MySQL's.
+    If no grammar parses the text, the error is MySQL's.
     """
     first: InvalidSql | None = None
     for dialect in DIALECTS:
@@ -143,10 +149,10 @@ def _check_in_either_dialect(check: Callable[[Dialect], None]) -> None:
 def _expand(sql: str, dimensions: Sequence[str], kpis: Sequence[Kpi], dialect: Dialect) -> _ExpandedSql:
     known: dict[str, list[str | None]] = {"op_time": [None], "kpis": []}
     if dimensions:
-        known["dimGroup"] = [", ".join(map(quote_identifier, dimensions))]
+        known["dimGroup"] = [", ".join(quote_identifier(name, dialect) for name in dimensions)]
     for kpi in kpis:
         known["kpis"] += [", "] if known["kpis"] else []
-        known["kpis"] += [*_kpi_pieces(kpi.expression, dialect), f" AS {quote_identifier(kpi.kpi_id)}"]
+        known["kpis"] += [*_kpi_pieces(kpi.expression, dialect), f" AS {quote_identifier(kpi.kpi_id, dialect)}"]
     return _assemble(_pieces(sql, dialect, known))
 
 
@@ -172,7 +178,9 @@ def _pieces(sql: str, dialect: Dialect, known: Mapping[str, Sequence[str | None]
         elif kind in ("string", "identifier") and (found := _PLACEHOLDER.search(text)):
             raise InvalidSql(f"{found[0]} inside {text}: a placeholder stands alone, use CONCAT or ||")
         elif kind == "glued":
-            raise InvalidSql("-- without a space behind it is a comment on SQLite and two signs on MySQL")
+            raise InvalidSql("-- without a space behind it is two signs on MySQL and a comment elsewhere")
+        elif kind == "escaped" and dialect == "postgres":
+            raise InvalidSql("U& before a quote is refused: write the characters themselves")
         elif kind == "comment" and text.startswith(("/*!", "/*M!")):
             raise InvalidSql(f"{text}: MySQL executes such a comment")
         else:
@@ -208,11 +216,14 @@ def _parse_query(expanded: _ExpandedSql, dialect: Dialect) -> exp.Query:
         for forbidden, name in _FORBIDDEN.items():
             if isinstance(node, forbidden):
                 raise InvalidSql(f"{_READ_ONLY}; found {name}")
-        if isinstance(node, exp.Func) and (name := _function_name(node)) in FILE_FUNCTIONS:
+        if isinstance(node, exp.Func) and is_refused_function(name := _function_name(node)):
             raise InvalidSql(
-                f"{name.upper()} is refused: a model reads no file of the server and loads no code into it"
+                f"{name.upper()} is refused: a model reads no file of the server and does nothing to it but query it"
             )
-        if isinstance(node, exp.Placeholder) and node.name != _MARK:
+        if isinstance(node, exp.Table) and dialect == "postgres" and node.name.lower() in FILE_VIEWS:
+            raise InvalidSql(f"{node.name} is refused: a model reads no file of the server")
+        is_numbered = dialect == "postgres" and isinstance(node, exp.Parameter)
+        if is_numbered or (isinstance(node, exp.Placeholder) and node.name != _MARK):
             raise InvalidSql(f"unknown parameter {node.sql(dialect)}; the batch is written ${{op_time}}")
     return statement
 
@@ -251,11 +262,17 @@ def _parse_error_text(error: SqlglotError) -> str:
     return f"{what} at line {first['line']}, column {first['col']} of the SQL"
 
 
-def _table_renames(statement: exp.Query, names: Mapping[str, str]) -> Iterator[_Edit]:
+def _table_renames(statement: exp.Query, names: Mapping[str, str], dialect: Dialect) -> Iterator[_Edit]:
     """Edits that replace dependencies with a date placeholder by the name of the batch's table.
 
-    The old name becomes an alias, so that columns qualified with it are still found.
+    The old name becomes an alias, so that columns qualified with it are still found. To PostgreSQL a name without
+    quotes is one of small letters, and stays so.
     """
+
+    def quoted(name: str, as_in: exp.Identifier) -> str:
+        folded = dialect == "postgres" and not as_in.args.get("quoted")
+        return quote_identifier(name.lower() if folded else name, dialect)
+
     own = {cte.alias for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
@@ -269,8 +286,9 @@ def _table_renames(statement: exp.Query, names: Mapping[str, str]) -> Iterator[_
         if arrived == written:
             continue
         pieces = arrived.split(".") if len(parts) > 1 else [arrived]
-        alias = "" if table.alias or table.args.get("partition") else f" AS {quote_identifier(parts[-1].name)}"
-        yield _Edit(parts[0].meta["start"], parts[-1].meta["end"] + 1, ".".join(map(quote_identifier, pieces)) + alias)
+        alias = "" if table.alias or table.args.get("partition") else f" AS {quoted(parts[-1].name, parts[-1])}"
+        renamed = ".".join(quoted(piece, part) for piece, part in zip(pieces, parts, strict=True))
+        yield _Edit(parts[0].meta["start"], parts[-1].meta["end"] + 1, renamed + alias)
 
 
 def _apply_edits(text: str, edits: Iterable[_Edit], dialect: Dialect) -> str:
@@ -282,8 +300,10 @@ def _apply_edits(text: str, edits: Iterable[_Edit], dialect: Dialect) -> str:
 
 
 def _escape_percent(text: str, dialect: Dialect) -> str:
-    """Keeps the MySQL driver from reading `%(` in the author's text as the start of a parameter.
+    """Keeps the drivers of MySQL and PostgreSQL from reading `%` in the author's text as the start of a parameter.
 
-    The driver replaces `%(name)s` also inside string literals. `%(percent)%` makes it write a percent sign.
+    They replace `%(name)s` also inside string literals. `%(percent)%` makes MySQL's write a percent sign.
     """
+    if dialect == "postgres":
+        return text.replace("%", "%%")
     return text.replace("%(", "%(percent)%(") if dialect == "mysql" else text

@@ -7,7 +7,7 @@ from sqlalchemy import Engine, text
 
 from platform_defs.arrivals.models.compute import Counts, compute
 from platform_defs.arrivals.models.model import Kpi, Model
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import metrics_kpi_value
 

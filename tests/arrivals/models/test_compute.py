@@ -19,8 +19,10 @@ from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.compute import Counts
 from platform_defs.arrivals.models.model import Kpi
 from platform_defs.canonical import canonical_hash
-from platform_defs.source_reach import DAGSTER_TABLES
-from platform_defs.sources import Query, SourceError, Sources
+from platform_defs.sources.errors import SourceError
+from platform_defs.sources.named import Sources
+from platform_defs.sources.reach import DAGSTER_TABLES
+from platform_defs.sources.transactions import Query
 from platform_defs.store.engine import open_engine, read
 from platform_defs.store.exact_numbers import decimal_text
 from platform_defs.store.tables.arrivals import metrics_kpi_value
@@ -212,7 +214,8 @@ def test_a_source_that_is_not_there_is_named_without_its_password(engine: Engine
     elsewhere = model(source="dw")
     for url, expected in (
         ("", "PLATFORM_SOURCE_DW_URL is not set"),
-        ("postgresql://me:s3cret@host/db", "PLATFORM_SOURCE_DW_URL: postgresql is not supported"),
+        ("oracle://me:s3cret@host/db", "PLATFORM_SOURCE_DW_URL: oracle is not supported"),
+        ("postgresql://s3cret:s3cret@127.0.0.1:1/db", "127.0.0.1"),
         ("mysql://s3cret:s3cret@127.0.0.1:1/db", "127.0.0.1:1"),
         (f"sqlite:///{tmp_path}/absent.db", "unable to open database file"),
     ):

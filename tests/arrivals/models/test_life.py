@@ -13,7 +13,7 @@ from platform_defs.arrivals.executions.lifecycle import start_operator_execution
 from platform_defs.arrivals.executions.model_run import ExecutionEnvironment, run_for_work
 from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.arrivals.models.catalog import load_models
-from platform_defs.sources import Sources
+from platform_defs.sources.named import Sources
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_kpi, metrics_kpi_value, metrics_model_running, metrics_task_log
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription

@@ -10,8 +10,8 @@ from platform_defs.arrivals.models.kpi_expressions import KPI_ID
 from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query
 from platform_defs.arrivals.partitions import PERIODS
-from platform_defs.source_reach import Reach
-from platform_defs.sources import PLATFORM_SOURCE
+from platform_defs.sources.named import PLATFORM_SOURCE
+from platform_defs.sources.reach import Reach
 from platform_defs.yaml_lines import Fields, NotYaml, Problem, Text, read_document
 
 MAX_NAME = 255

@@ -14,7 +14,8 @@ from platform_defs.chains.nodes.cfg import NodeCfg
 from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.port import NodeContext, NodeFailed, NodeResult, NodeStopped
 from platform_defs.chains.nodes.types.sql_sessions import Session, SqlFailed, transaction
-from platform_defs.sources import PLATFORM_SOURCE, SourceError, Sources
+from platform_defs.sources.errors import SourceError
+from platform_defs.sources.named import PLATFORM_SOURCE, Sources
 
 MOST_ROWS = 10_000
 
@@ -74,9 +75,13 @@ class SqlExecutor:
         if environment is None:
             raise NodeFailed("this process knows no data sources", may_retry=False)
         try:
-            return Sources(environment.engine, environment.source_urls).url(source)
+            url = Sources(environment.engine, environment.source_urls).url(source)
         except SourceError as error:
             raise NodeFailed(str(error), may_retry=False) from None
+        if url.get_backend_name() == "postgresql":
+            expected = "nodes of type sql use MySQL, MariaDB and SQLite; models can read PostgreSQL"
+            raise NodeFailed(f"the source {source} is PostgreSQL: {expected}", may_retry=False)
+        return url
 
 
 def _execute(session: Session, statement: str, cfg: SqlCfg) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from platform_defs.chains.nodes.port import StopSignal
-from platform_defs.sources import SOCKET_GRACE_S, error_text, kill_query
+from platform_defs.sources.errors import error_text
+from platform_defs.sources.mysql import kill_query
+from platform_defs.sources.transactions import SOCKET_GRACE_S
 from platform_defs.store.engine import SQLITE_BUSY_TIMEOUT_S, Patience, open_engine
 
 # The interrupt is repeated, because the first one may come before the server has begun the statement.

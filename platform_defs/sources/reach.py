@@ -22,15 +22,32 @@ DAGSTER_TABLES = frozenset(
         *("jobs", "kvs", "pending_steps", "run_tags", "runs", "secondary_indexes", "snapshots"),
     }
 )
-# Functions that read or write files of the server, load code into it, or open other databases from it.
-FILE_FUNCTIONS = frozenset(
+# Functions that read or write files of the server, load code into it, execute a query that is hidden in a text, act on
+# the server itself, or open other databases from it.
+_REFUSED_FUNCTIONS = frozenset(
     {
         *("load_file", "load_extension", "readfile", "writefile", "fsdir", "edit", "fts3_tokenizer"),
-        *("sys_exec", "sys_eval", "pg_read_file", "pg_read_binary_file", "pg_ls_dir", "pg_stat_file"),
-        *("lo_import", "lo_export", "lo_get", "dblink", "dblink_exec", "dblink_connect", "xmlparse_file"),
-        *("query_to_xml", "query_to_xml_and_xmlschema", "database_to_xml", "table_to_xml", "schema_to_xml"),
+        *("sys_exec", "sys_eval", "xmlparse_file", "loread", "lowrite", "ts_stat", "ts_rewrite", "set_config"),
+        *("pg_stat_file", "pg_current_logfile", "pg_hba_file_rules", "pg_ident_file_mappings", "pg_reload_conf"),
+        *("pg_show_all_file_settings", "pg_rotate_logfile", "pg_cancel_backend", "pg_terminate_backend", "pg_promote"),
+        *("pg_switch_wal", "pg_notify", "pg_export_snapshot", "pg_backup_start", "pg_backup_stop"),
+        *("pg_stat_reset", "pg_stat_reset_shared", "pg_log_backend_memory_contexts"),
+        *("crosstab", "crosstabn", "connectby"),
     }
 )
+_REFUSED_PREFIXES = (
+    *("pg_read_", "pg_ls_", "pg_file_", "pg_logical_", "pg_create_", "pg_drop_", "pg_replication_", "pg_wal_replay_"),
+    *("pg_advisory_", "pg_try_advisory_", "lo_", "dblink", "postgres_fdw_"),
+)
+_REFUSED_SUFFIXES = ("_to_xml", "_to_xmlschema", "_to_xml_and_xmlschema")
+# Views of PostgreSQL that show files of its server.
+FILE_VIEWS = frozenset({"pg_file_settings", "pg_hba_file_rules", "pg_ident_file_mappings"})
+
+
+def is_refused_function(name: str) -> bool:
+    """Whether no query on any source may call the function."""
+    name = name.lower()
+    return name in _REFUSED_FUNCTIONS or name.startswith(_REFUSED_PREFIXES) or name.endswith(_REFUSED_SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -64,7 +81,7 @@ def authorize_sqlite(reach: Reach | None) -> Callable[[int, str | None, str | No
     def authorize(action: int, first: str | None, second: str | None, schema: str | None, trigger: str | None) -> int:
         if action == sqlite3.SQLITE_ATTACH:
             return sqlite3.SQLITE_DENY
-        if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in FILE_FUNCTIONS:
+        if action == sqlite3.SQLITE_FUNCTION and is_refused_function(second or ""):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_PRAGMA and reach is not None:
             return sqlite3.SQLITE_DENY
