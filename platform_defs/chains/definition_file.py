@@ -36,10 +36,19 @@ _PlainLoader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node:
 
 
 @dataclass(frozen=True)
-class LoadSummary:
-    """Lines such as `new chain nightly`, in the order of the file."""
+class Saved:
+    """One chain or job of the file; change says whether it was new, changed or the same."""
 
-    saved: list[str] = field(default_factory=list)
+    change: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class LoadSummary:
+    """What became of each chain and job, in the order of the file."""
+
+    saved: list[Saved] = field(default_factory=list)
 
 
 def load_file(engine: Engine, types: NodeTypes, content: bytes, file_name: str, *, actor: str) -> LoadSummary:
@@ -54,11 +63,11 @@ def load_file(engine: Engine, types: NodeTypes, content: bytes, file_name: str, 
         for values in jobs:
             job, saved = save_job(connection, values, actor=actor)
             job_ids[job.name] = job.job_id
-            summary.saved.append(f"{saved} job {job.name}")
+            summary.saved.append(Saved(saved, "job", job.name))
         for values in chains:
             named = {**values, "dag_json": _with_job_ids(values["dag_json"], job_ids)}
             chain, saved = save_chain(connection, named, actor=actor)
-            summary.saved.append(f"{saved} chain {chain.name}")
+            summary.saved.append(Saved(saved, "chain", chain.name))
         return summary
 
     return transact(engine, save)

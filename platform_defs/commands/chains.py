@@ -19,7 +19,7 @@ from platform_defs.chains.json_values import read_json_text
 from platform_defs.chains.nodes.port import NodeTypes
 from platform_defs.chains.runs import operations, queries, starting
 from platform_defs.chains.states import RunStatus
-from platform_defs.commands.tables import json_option, print_rows
+from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
@@ -43,7 +43,8 @@ def command() -> None:
 
 @command.command("load")
 @click.argument("file", type=click.Path(path_type=Path))
-def load(file: Path) -> None:
+@json_option
+def load(file: Path, as_json: bool) -> None:
     """Load the chains and jobs of FILE (YAML or JSON; docs/chains.md). A file with a problem is refused as a whole."""
     content = file.read_bytes()
     try:
@@ -53,8 +54,11 @@ def load(file: Path) -> None:
         for problem in error.problems:
             click.echo(problem, err=True)
         raise click.exceptions.Exit(1) from None
-    for line in summary.saved:
-        click.echo(line)
+    if as_json:
+        print_rows(map(asdict, summary.saved), as_json=True, nothing="")
+        return
+    for one in summary.saved:
+        click.echo(f"{one.change} {one.kind} {one.name}")
 
 
 @command.command("list")
@@ -142,11 +146,15 @@ def nodes(run_id: str, as_json: bool) -> None:
 @command.command("stop")
 @_run
 @_reason
-def stop(run_id: str, reason: str | None) -> None:
+@result_option
+def stop(run_id: str, reason: str | None, as_json: bool) -> None:
     """Stop a run, and the runs that its nodes started."""
     with open_database() as engine:
         status = operations.stop_run(engine, run_id, actor=OPERATOR, reason=reason)
     _wake()
+    if as_json:
+        print_object({"run_id": run_id, "status": status})
+        return
     click.echo(f"run {run_id} is {status}")
 
 
@@ -155,13 +163,17 @@ def stop(run_id: str, reason: str | None) -> None:
 @_node
 @_reason
 @click.option("--clear-checkpoint", is_flag=True, help="The new attempt begins without the node's checkpoint.")
-def retry(run_id: str, node_id: str, reason: str | None, clear_checkpoint: bool) -> None:
+@result_option
+def retry(run_id: str, node_id: str, reason: str | None, clear_checkpoint: bool, as_json: bool) -> None:
     """Retry a FAILED or STOPPED node, and go on below it."""
     with open_database() as engine:
         state = operations.retry_node(
             engine, run_id, node_id, actor=OPERATOR, reason=reason, clear_checkpoint=clear_checkpoint
         )
     _wake()
+    if as_json:
+        print_object(asdict(state))
+        return
     click.echo(f"node {node_id} is {state.status}, attempt {state.attempt}")
 
 
@@ -170,12 +182,16 @@ def retry(run_id: str, node_id: str, reason: str | None, clear_checkpoint: bool)
 @_node
 @_reason
 @_artifact
-def complete(run_id: str, node_id: str, reason: str | None, artifact: str | None) -> None:
+@result_option
+def complete(run_id: str, node_id: str, reason: str | None, artifact: str | None, as_json: bool) -> None:
     """Complete a node by hand, and go on below it."""
     value = None if artifact is None else _parse_json("--artifact", artifact)
     with open_database() as engine:
         state = operations.complete_node(engine, run_id, node_id, actor=OPERATOR, reason=reason, artifact=value)
     _wake()
+    if as_json:
+        print_object(asdict(state))
+        return
     click.echo(f"node {node_id} is {state.status}" + ("" if state.changed else " already"))
 
 

@@ -8,7 +8,7 @@ import click
 
 from platform_defs.access.tenants import MAX_ID
 from platform_defs.commands import lineage_queries
-from platform_defs.commands.tables import print_rows
+from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database, open_stores
 from platform_defs.errors import PlatformError
 from platform_defs.graph.text import graph_lines
@@ -46,7 +46,8 @@ def graph(tenant_id: int | None) -> None:
 
 @command.command()
 @tenant_option
-def rebuild(tenant_id: int) -> None:
+@result_option
+def rebuild(tenant_id: int, as_json: bool) -> None:
     """Rebuild the tenant's graph from its stored events; nodes and edges that no event explains are removed."""
     with open_stores() as stores:
         tenant = lineage_queries.require_tenant(stores, tenant_id)
@@ -56,6 +57,9 @@ def rebuild(tenant_id: int) -> None:
         else:
             click.echo(f"events are stored from {oldest:%F %T} UTC on: what is older cannot be rebuilt", err=True)
         report = rebuild_tenant(stores.engine, stores.graph, tenant, progress=_print_progress)
+        if as_json:
+            print_object({"events": report.events, "removed": report.removed, "oldest_event": oldest})
+            return
         click.echo(f"rebuilt from {report.events} events, removed {report.removed} nodes and edges")
 
 
@@ -89,7 +93,8 @@ def list_(everything: bool, limit: int, as_json: bool) -> None:
 @letters.command()
 @click.argument("ids", metavar="ID...", type=int, nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All that are open.")
-def retry(ids: tuple[int, ...], everything: bool) -> None:
+@json_option
+def retry(ids: tuple[int, ...], everything: bool, as_json: bool) -> None:
     """Try refused events again, as the source that sent them; exit code 1 if one is refused again."""
     if bool(ids) == everything:
         raise click.UsageError("name the ids to try again, or --all")
@@ -106,7 +111,10 @@ def retry(ids: tuple[int, ...], everything: bool) -> None:
         for letter in found:
             reason = retry_letter(stores.engine, stores.graph, letter)
             refused += reason is not None
-            click.echo(f"{letter.id}\t{'accepted' if reason is None else reason}")
+            if as_json:
+                print_object({"id": letter.id, "accepted": reason is None, "reason": reason})
+            else:
+                click.echo(f"{letter.id}\t{'accepted' if reason is None else reason}")
     if refused:
         raise click.exceptions.Exit(1)
 

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 
 import click
 from sqlalchemy import Engine
 
 from platform_defs.arrivals.executions.old_batches import complete_batches, queue_again
-from platform_defs.arrivals.executions.task_log import TaskStatus, ended_tasks, recovery_tasks
+from platform_defs.arrivals.executions.task_log import Task, TaskStatus, ended_tasks, recovery_tasks
 from platform_defs.arrivals.models import life
 from platform_defs.arrivals.op_time import batch_of
+from platform_defs.commands.tables import print_object, result_option
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.work.wake import wake
@@ -42,10 +45,14 @@ def retire(model_id: str) -> None:
 @click.command("delete")
 @_model
 @click.option("--values", "with_values", is_flag=True, help="Delete its stored values too.")
-def delete(model_id: str, with_values: bool) -> None:
+@result_option
+def delete(model_id: str, with_values: bool, as_json: bool) -> None:
     """Delete a model, its KPIs, and computed KPIs that build on them. Refused while one of its batches runs."""
     with open_database() as engine:
         deleted = life.remove(engine, model_id, with_values=with_values)
+    if as_json:
+        print_object({"model": model_id} | asdict(deleted))
+        return
     click.echo(f"{model_id} deleted with the KPIs {', '.join(deleted.kpis) or 'none'}")
     click.echo(f"{deleted.values} values deleted" if with_values else "its values stay; --values deletes them too")
     if deleted.disabled_subscriptions:
@@ -56,21 +63,23 @@ def delete(model_id: str, with_values: bool) -> None:
 @_model
 @click.option("--from", "first", required=True, metavar="OPTIME", help="The first batch.")
 @click.option("--to", "last", required=True, metavar="OPTIME", help="The last batch, included.")
-def run(model_id: str, first: str, last: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per batch, when it has ended.")
+def run(model_id: str, first: str, last: str, as_json: bool) -> None:
     """Execute batches again whose tables have all arrived, after whatever arrivals make due. Exit 0 if all succeed."""
     with open_database() as engine:
         op_times = complete_batches(engine, model_id, batch_of(first), batch_of(last))
         queued = queue_again(engine, model_id, op_times)
         wake(Settings.load().home)
         busy = [op_time for op_time in op_times if op_time not in queued]
-        click.echo(f"{len(queued)} batches queued" + (f", {len(busy)} are being executed already" if busy else ""))
-        failed = _follow(engine, queued)
+        told = f"{len(queued)} batches queued" + (f", {len(busy)} are being executed already" if busy else "")
+        click.echo(told, err=as_json)
+        failed = _follow(engine, queued, as_json)
     if failed:
         click.echo(f"{failed} of {len(queued)} batches failed", err=True)
         raise click.exceptions.Exit(1)
 
 
-def _follow(engine: Engine, queued: Mapping[str, int]) -> int:
+def _follow(engine: Engine, queued: Mapping[str, int], as_json: bool) -> int:
     """Prints each batch when it has ended, and returns how many failed. What is tried again is waited for."""
     waiting = {task_id: op_time for op_time, task_id in queued.items()}
     failed = 0
@@ -82,15 +91,29 @@ def _follow(engine: Engine, queued: Mapping[str, int]) -> int:
             if task.id in again:
                 waiting[again[task.id]] = op_time
                 continue
+            failed += task.status is not TaskStatus.SUCCESS
+            if as_json:
+                print_object(_batch_fields(op_time, task))
+                continue
             done = f"{len(queued) - len(waiting)}/{len(queued)}  {op_time}"
             if task.status is TaskStatus.SUCCESS:
                 click.echo(f"{done}  {task.compute_count} rows, {task.storage_count} values")
             else:
-                failed += 1
                 click.echo(f"{done}  FAILED: {task.message}")
         if waiting:
             time.sleep(LOOK_S)
     return failed
+
+
+def _batch_fields(op_time: str, task: Task) -> dict[str, Any]:
+    return {
+        "opTime": op_time,
+        "taskId": task.id,
+        "status": str(task.status),
+        "computeCount": task.compute_count,
+        "storageCount": task.storage_count,
+        "message": task.message,
+    }
 
 
 COMMANDS: tuple[click.Command, ...] = (rename, retire, delete, run)

@@ -1,6 +1,7 @@
 """`platform models`: load models and KPIs from a file, publish them and list them."""
 
 import logging
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from platform_defs.arrivals.models.life import disable_orphaned_subscriptions, s
 from platform_defs.arrivals.models.model import PUBLISHED, RETIRED, UNPUBLISHED, Model
 from platform_defs.commands import model_life, model_results
 from platform_defs.commands.runner import open_instance
-from platform_defs.commands.tables import json_option, print_rows
+from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.sources.named import Sources
@@ -38,14 +39,18 @@ for _command in (*model_results.COMMANDS, *model_life.COMMANDS):
 @command.command("load")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
-def load(file: Path, dry_run: bool) -> None:
+@result_option
+def load(file: Path, dry_run: bool, as_json: bool) -> None:
     """Load the models and KPIs of FILE. New models are unpublished. A file with a problem is refused as a whole."""
     contents = read_file(file.read_bytes(), str(file))
     try:
         with open_database() as engine:
             if dry_run:
                 changes = read(engine, lambda connection: catalog.preview(connection, contents))
-                click.echo("\n".join(changes) if changes else "nothing would change")
+                if as_json:
+                    print_object({"changes": changes})
+                else:
+                    click.echo("\n".join(changes) if changes else "nothing would change")
                 return
             summary = catalog.save(engine, contents, disable_orphaned_subscriptions)
             stored = read(engine, lambda connection: stored_batches(connection, summary.new_versions))
@@ -53,6 +58,10 @@ def load(file: Path, dry_run: bool) -> None:
         for problem in error.problems:
             click.echo(problem, err=True)
         raise click.exceptions.Exit(1) from None
+    if as_json:
+        old = {id: {"from": first, "to": last} for id, (first, last) in stored.items()}
+        print_object(asdict(summary) | {"old_batches": old})
+        return
     for what, ids in (("new", summary.new), ("updated", summary.updated), ("computed KPIs", summary.computed)):
         if ids:
             click.echo(f"{what}: {', '.join(ids)}")

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -33,11 +34,23 @@ def _read(file: str, code: str | None = None, base_url: str | None = None, start
     return contents.with_changes(code=code, base_url=base_url, start=begin)
 
 
-def _print_changes(changes: list[loading.Change]) -> None:
+def _print_changes(changes: list[loading.Change], as_json: bool) -> None:
+    if as_json:
+        print_rows(map(_change_fields, changes), as_json=True, nothing="")
+        return
     for change in changes:
         click.echo(str(change))
     if not changes:
         click.echo("nothing changes")
+
+
+def _change_fields(change: loading.Change) -> dict[str, Any]:
+    return {
+        "change": str(change.kind),
+        "table": change.table.name,
+        "key": list(change.key),
+        "columns": {name: {"before": before, "after": after} for name, (before, after) in change.columns.items()},
+    }
 
 
 @command.command("load")
@@ -45,7 +58,8 @@ def _print_changes(changes: list[loading.Change]) -> None:
 @click.option("--code", help="Store the file's source under this code.")
 @click.option("--base-url", help="Ask the source at this address.")
 @click.option("--start", help="First day of its windows, such as 2024-01-01.")
-def load(file: str, code: str | None, base_url: str | None, start: str | None) -> None:
+@json_option
+def load(file: str, code: str | None, base_url: str | None, start: str | None, as_json: bool) -> None:
     """Store the sources of FILE. With one problem nothing is stored; what is stored already is left alone."""
     try:
         contents = _read(file, code, base_url, start)
@@ -55,12 +69,13 @@ def load(file: str, code: str | None, base_url: str | None, start: str | None) -
         for problem in error.problems:
             click.echo(problem, err=True)
         raise click.exceptions.Exit(1) from None
-    _print_changes(changes)
+    _print_changes(changes, as_json)
 
 
 @command.command("diff")
 @click.argument("file", metavar="FILE|preset:NAME")
-def diff(file: str) -> None:
+@json_option
+def diff(file: str, as_json: bool) -> None:
     """Show what loading FILE would change."""
     try:
         contents = _read(file)
@@ -70,17 +85,18 @@ def diff(file: str) -> None:
         for problem in error.problems:
             click.echo(problem, err=True)
         raise click.exceptions.Exit(1) from None
-    _print_changes(changes)
+    _print_changes(changes, as_json)
 
 
 @command.command("base-url")
 @click.argument("code")
 @click.argument("url")
-def base_url(code: str, url: str) -> None:
+@json_option
+def base_url(code: str, url: str, as_json: bool) -> None:
     """Ask source CODE at URL from now on; the paths of its endpoints are appended. Plain http is permitted there."""
     with open_database() as engine:
         changes = loading.set_base_url(engine, code, url, now=datetime.now(UTC))
-    _print_changes(changes)
+    _print_changes(changes, as_json)
 
 
 @command.command("show")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+result_option = click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool, nothing: str) -> None:
@@ -19,6 +20,11 @@ def print_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool, nothing: str
         print_table(list(found[0]), [list(row.values()) for row in found])
     else:
         click.echo(nothing, err=True)
+
+
+def print_object(fields: Mapping[str, Any]) -> None:
+    """Prints the result of a command for programs: one JSON object on one line."""
+    click.echo(json.dumps(fields, ensure_ascii=False, default=str))
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, goes_on: bool = False) -> None:

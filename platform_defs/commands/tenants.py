@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 
 from platform_defs.access.tenants import Tenant, add_tenant, list_tenants
-from platform_defs.commands.tables import json_option, print_rows
+from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 
 
@@ -18,10 +18,14 @@ def command() -> None:
 @click.argument("tenant_id", metavar="ID", type=int)
 @click.argument("code")
 @click.argument("name")
-def add(tenant_id: int, code: str, name: str) -> None:
+@result_option
+def add(tenant_id: int, code: str, name: str, as_json: bool) -> None:
     """Put a tenant on record; adding it again changes nothing."""
     with open_database() as engine:
         new = add_tenant(engine, Tenant(tenant_id, code, name))
+    if as_json:
+        print_object({"id": tenant_id, "code": code, "name": name, "added": new})
+        return
     click.echo(f"tenant {tenant_id} {'added' if new else 'is already on record'}")
 
 
