@@ -20,14 +20,14 @@ from platform_defs.dagster_storage.ordered_partitions import OrderedPartitions
 from platform_defs.dagster_storage.parts import OVERFLOW, POOL_SIZE, StorageOfParts
 from platform_defs.store.engine import CONNECT_TIMEOUT_S, POOL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from platform_defs.store.migration_lock import migration_lock
-from platform_defs.store.mysql_driver import keep_statements_as_written
+from platform_defs.store.mysql_driver import prepare_driver
 
 RECYCLE_S = 1800
 
 
 @cache
 def _engine_of(url: str) -> Engine:
-    keep_statements_as_written()
+    prepare_driver()
     engine = create_engine(
         url,
         isolation_level="REPEATABLE READ",  # As dagster-mysql has it.

@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from platform_defs.errors import one_line
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
-from platform_defs.store.mysql_driver import keep_statements_as_written
+from platform_defs.store.mysql_driver import prepare_driver
 from platform_defs.store.types import JsonText
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 
 
 def _open_mysql(url: URL, pool_size: int, socket_timeout: int | None, patience: Patience, autocommit: bool) -> Engine:
-    keep_statements_as_written()
+    prepare_driver()
     engine = create_engine(
         url,
         isolation_level="AUTOCOMMIT" if autocommit else "READ COMMITTED",

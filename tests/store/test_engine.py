@@ -162,3 +162,22 @@ def test_sessions_are_strict_utc_and_read_committed(engine: Engine) -> None:
     assert zone == "+00:00"
     assert "STRICT_TRANS_TABLES" in mode
     assert isolation == "READ-COMMITTED"
+
+
+PINGS = """
+    SELECT COUNT_STAR FROM performance_schema.events_statements_summary_by_thread_by_event_name
+    JOIN performance_schema.threads USING (THREAD_ID)
+    WHERE PROCESSLIST_ID = CONNECTION_ID() AND EVENT_NAME = 'statement/com/Ping'
+"""
+
+
+@pytest.mark.parametrize("engine", [pytest.param("mysql", marks=pytest.mark.needs("mysql"))], indirect=True)
+def test_the_driver_asks_the_server_nothing_beside_the_statements_of_a_transaction(engine: Engine) -> None:
+    def work(connection: Connection) -> tuple[int, int]:
+        before = connection.execute(text(PINGS)).scalar_one()
+        for _ in range(20):
+            connection.execute(text("SELECT 1")).all()
+        return before, connection.execute(text(PINGS)).scalar_one()
+
+    before, after = transact(engine, work)
+    assert before == after
