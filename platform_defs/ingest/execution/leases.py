@@ -75,6 +75,8 @@ def lease_tasks(
                     "lease_count": _task.lease_count + 1,
                     "last_heartbeat_at": now,
                     "started_at": func.coalesce(_task.started_at, now),
+                    # the attempt's number: by it a process that lost its lease is told from its successor
+                    "retry_count": _task.retry_count + 1,
                 },
             )
         return [_begin_run(connection, row, owner, now) for row in taken]
@@ -208,17 +210,15 @@ def _in_partition(partition: Partition) -> list[ColumnElement[bool]]:
 
 
 def _begin_run(connection: Connection, task: Row[Any], owner: str, now: datetime) -> LeasedTask:
-    """The attempt's number is also kept at the task: by it a process that lost its lease is told from its successor."""
     run = ing_task_run.c
-    last = connection.execute(select(func.max(run.attempt_no)).where(run.task_id == task.id)).scalar_one()
-    attempt = (last or 0) + 1
-    abandoned = and_(run.task_id == task.id, run.status_code == RunStatus.RUNNING)
-    values = {"status_code": RunStatus.FAILED, "finished_at": now, "error": "its executor let the lease run out"}
-    connection.execute(update(ing_task_run).where(abandoned).values(values))
+    if task.retry_count > 1:
+        abandoned = and_(run.task_id == task.id, run.status_code == RunStatus.RUNNING)
+        values = {"status_code": RunStatus.FAILED, "finished_at": now, "error": "its executor let the lease run out"}
+        connection.execute(update(ing_task_run).where(abandoned).values(values))
     bounds = (task.params or {}).get("bounds", {}).get("time")
     row = {
         "task_id": task.id,
-        "attempt_no": attempt,
+        "attempt_no": task.retry_count,
         "provenance_code": task.provenance_code,
         "operation_code": task.operation_code,
         "status_code": RunStatus.RUNNING,
@@ -227,9 +227,8 @@ def _begin_run(connection: Connection, task: Row[Any], owner: str, now: datetime
         "started_at": now,
         "last_heartbeat": now,
     }
-    (run_id,) = connection.execute(insert(ing_task_run).values(row)).inserted_primary_key or (0,)
-    connection.execute(update(ing_task).where(_task.id == task.id).values(retry_count=attempt))
-    return LeasedTask(task.id, task.plan_id, task.slice_id, int(run_id), attempt, owner)
+    (run_id,) = connection.execute(insert(ing_task_run), row).inserted_primary_key or (0,)
+    return LeasedTask(task.id, task.plan_id, task.slice_id, int(run_id), task.retry_count, owner)
 
 
 def _close_run(
