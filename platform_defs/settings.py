@@ -123,6 +123,12 @@ class Settings(BaseSettings):
     )
     lineage_observe: bool = Field(True, description="Whether lineage events become observations in the Dagster UI")
     lineage_observe_off: str = Field("", description="Ids of tenants whose events do not become observations: 7,12")
+    lineage_tables: int = Field(
+        2000, ge=0, le=10_000, description="How many tables of lineage, those with the newest events, are assets"
+    )
+    arrivals_namespace: str = Field(
+        "", description="Lineage namespace of arrivals' tables, which are one asset then: mysql://dw:3306/sales"
+    )
     arrivals_lookback_days: int = Field(
         7,
         ge=1,

@@ -5,9 +5,29 @@ A new system adds itself to SYSTEMS.
 
 from dagster import Definitions
 
-from sensors import arrivals, chain_lineage, chain_triggers, chains, ingest, lineage, upkeep, work
+from sensors import (
+    arrivals,
+    chain_lineage,
+    chain_triggers,
+    chains,
+    ingest,
+    lineage,
+    lineage_tables,
+    upkeep,
+    work,
+)
 
-SYSTEMS = (arrivals, chain_lineage, chain_triggers, chains, ingest, lineage, work, upkeep)
+SYSTEMS = (
+    arrivals,
+    chain_lineage,
+    chain_triggers,
+    chains,
+    ingest,
+    lineage,
+    lineage_tables,
+    work,
+    upkeep,
+)
 
 
 def definitions() -> Definitions:

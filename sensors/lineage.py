@@ -25,6 +25,7 @@ from assets.lineage import LINEAGE_GRAPH, RECOVERS, lineage_retention, recovery_
 from platform_defs.lineage import observations
 from platform_defs.lineage.kinds_of_work import LINEAGE_APPLY
 from platform_defs.lineage.observations import Observation, Position
+from platform_defs.lineage.tables.keys import asset_key_of
 from platform_defs.lineage.upkeep.recovery import is_recovery_needed
 from platform_defs.settings import Settings
 from platform_defs.work import rows
@@ -71,7 +72,8 @@ def lineage_observations(context: SensorEvaluationContext) -> SensorResult | Ski
     if tick.position == before:
         return SkipReason("no new events")
     return SensorResult(
-        asset_events=[_asset_observation(found) for found in tick.observations], cursor=str(tick.position)
+        asset_events=[_asset_observation(found, settings.arrivals_namespace) for found in tick.observations],
+        cursor=str(tick.position),
     )
 
 
@@ -87,7 +89,7 @@ def _report_check(context: SensorEvaluationContext, engine: Engine) -> None:
         context.update_cursor(state)
 
 
-def _asset_observation(found: Observation) -> AssetObservation:
+def _asset_observation(found: Observation, namespace: str) -> AssetObservation:
     metadata: dict[str, Any] = {
         "namespace": found.table.namespace,
         "name": found.table.name,
@@ -102,7 +104,7 @@ def _asset_observation(found: Observation) -> AssetObservation:
     if found.columns:
         columns = [TableColumn(name, kind or "unknown") for name, kind in found.columns]
         metadata["dagster/column_schema"] = MetadataValue.table_schema(TableSchema(columns))
-    return AssetObservation(AssetKey(observations.asset_key_of(found.table)), metadata=metadata)
+    return AssetObservation(AssetKey(asset_key_of(found.table, namespace)), metadata=metadata)
 
 
 def definitions() -> Definitions:

@@ -1,7 +1,7 @@
 """Source tables and published models as assets, built from the database; their partitions are opTimes."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ from dagster import (
     AssetCheckSpec,
     AssetDep,
     AssetExecutionContext,
+    AssetKey,
     AssetsDefinition,
     AssetSpec,
     Definitions,
@@ -30,6 +31,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from assets.arrivals.names import OP_TIMES, batches_of, model_key, op_name, table_key
 from assets.arrivals.reports import execution_metadata, note_reported
+from assets.lineage_tables import table_metadata
 from platform_defs.arrivals.errors import ArrivalsError
 from platform_defs.arrivals.executions.model_run import run_for_operator
 from platform_defs.arrivals.failed_batches import EXECUTIONS_SUCCEEDED, failed_outcome, find_failed_batches
@@ -38,6 +40,7 @@ from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.on_time import ON_TIME, check_outcome
 from platform_defs.errors import StoreError, one_line
+from platform_defs.lineage.tables.dependencies import TableAsset
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.work.definition_versions import read_digest
@@ -113,15 +116,18 @@ def model_asset(model: Model) -> AssetsDefinition:
     )
 
 
-def table_specs(models: Sequence[Model]) -> Iterator[AssetSpec]:
-    """External assets for the tables that the models depend on."""
+def table_specs(models: Sequence[Model], of_lineage: Mapping[AssetKey, TableAsset]) -> Iterator[AssetSpec]:
+    """External assets for the tables that the models depend on, with what lineage knows of them."""
     dependents: dict[str, list[str]] = defaultdict(list)
     for model in models:
         for table in model.depends_on:
             dependents[table].append(model.model_id)
     for table, model_ids in sorted(dependents.items()):
+        known = of_lineage.get(table_key(table))
         yield AssetSpec(
             table_key(table),
+            deps=[] if known is None else [AssetKey(list(key)) for key in known.upstream],
+            metadata={} if known is None else table_metadata(known),
             description=f"A source table; {', '.join(model_ids)} wait for it.",
             group_name="tables",
             partitions_def=OP_TIMES,
@@ -165,10 +171,10 @@ def on_time_check(model: Model) -> AssetChecksDefinition:
     return check
 
 
-def definitions() -> Definitions:
+def definitions(tables: Mapping[AssetKey, TableAsset]) -> Definitions:
     published = load_published_models()
     return Definitions(
-        assets=[*table_specs(published.models), *(model_asset(model) for model in published.models)],
+        assets=[*table_specs(published.models, tables), *(model_asset(model) for model in published.models)],
         asset_checks=[
             *(executions_check(model) for model in published.models),
             *(on_time_check(model) for model in published.models if model.due is not None),

@@ -82,6 +82,31 @@ MATCH (n:{label} {{tenantId: $tenant, id: id}})
 RETURN collect({{id: n.id, labels: labels(n), props: n {{.*, createdAt: null, updatedAt: null}}}}) AS found
 """
 
+UPSTREAM_BY_JOB = """
+UNWIND $ids AS id
+MATCH (u:Knowledge {{tenantId: $tenant}})-[:INPUT_OF]->(:Knowledge {{tenantId: $tenant}})
+  -[:OUTPUT_TO]->(t:Knowledge {{tenantId: $tenant, id: id}})
+WITH DISTINCT t.id AS table, u.id AS upstream ORDER BY table, upstream LIMIT $limit
+RETURN collect({{table: table, upstream: upstream}}) AS found
+"""
+
+UPSTREAM_BY_COLUMN = """
+UNWIND $ids AS id
+MATCH (t:Knowledge {{tenantId: $tenant, id: id}})-[:HAS_COLUMN]->(:Knowledge {{tenantId: $tenant}})
+  -[:DERIVES_FROM]->(:Knowledge {{tenantId: $tenant}})<-[:HAS_COLUMN]-(u:Knowledge {{tenantId: $tenant}})
+WITH DISTINCT t.id AS table, u.id AS upstream ORDER BY table, upstream LIMIT $limit
+RETURN collect({{table: table, upstream: upstream}}) AS found
+"""
+
+# an input of the table as a whole is an edge from the table itself
+UPSTREAM_AS_A_WHOLE = """
+UNWIND $ids AS id
+MATCH (t:Knowledge {{tenantId: $tenant, id: id}})
+  -[:DERIVES_FROM]->(:Knowledge {{tenantId: $tenant}})<-[:HAS_COLUMN]-(u:Knowledge {{tenantId: $tenant}})
+WITH DISTINCT t.id AS table, u.id AS upstream ORDER BY table, upstream LIMIT $limit
+RETURN collect({{table: table, upstream: upstream}}) AS found
+"""
+
 EDGES_OUT = """
 UNWIND $ids AS id
 MATCH (a:{label} {{tenantId: $tenant, id: id}})-[r]->(b {{tenantId: $tenant}})

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, func, or_, select, tuple_
 
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.vocabulary import KNOWLEDGE, TENANT
@@ -80,6 +80,46 @@ class TenantRows:
                 query = query.order_by(graph_node.c.node_id).with_for_update(read=True)
             found |= {row.node_id: row.id for row in connection.execute(query)}
         return found
+
+    def upstream(self, connection: Connection, tables: Sequence[int], limit: int) -> set[tuple[str, str]]:
+        """The ids of these tables, each with those of the tables that its rows come from."""
+        written, read = graph_edge.alias("written"), graph_edge.alias("read")
+        own, derived, other = graph_edge.alias("own"), graph_edge.alias("derived"), graph_edge.alias("other")
+        by_job = (
+            select(written.c.to_node.label("below"), read.c.from_node.label("above"))
+            .join(read, self._both(read, "INPUT_OF", read.c.to_node == written.c.from_node))
+            .where(self._both(written, "OUTPUT_TO", written.c.to_node.in_(tables)))
+        )
+        by_column = (
+            select(own.c.from_node.label("below"), other.c.from_node.label("above"))
+            .join(derived, self._both(derived, "DERIVES_FROM", derived.c.from_node == own.c.to_node))
+            .join(other, self._both(other, "HAS_COLUMN", other.c.to_node == derived.c.to_node))
+            .where(self._both(own, "HAS_COLUMN", own.c.from_node.in_(tables)))
+        )
+        # an input of the table as a whole is an edge from the table itself
+        as_a_whole = (
+            select(derived.c.from_node.label("below"), other.c.from_node.label("above"))
+            .join(other, self._both(other, "HAS_COLUMN", other.c.to_node == derived.c.to_node))
+            .where(self._both(derived, "DERIVES_FROM", derived.c.from_node.in_(tables)))
+        )
+        below, above = graph_node.alias("below_node"), graph_node.alias("above_node")
+        found: set[tuple[str, str]] = set()
+        for query in (by_job, by_column, as_a_whole):
+            pairs = query.distinct().subquery()
+            named = (
+                select(below.c.node_id.label("below"), above.c.node_id.label("above"))
+                .join(pairs, pairs.c.below == below.c.id)
+                .join(above, above.c.id == pairs.c.above)
+                .where(below.c.tenant_id == self._tenant, above.c.tenant_id == self._tenant)
+                .order_by(below.c.node_id, above.c.node_id)
+                .limit(limit)
+            )
+            found |= {(row.below, row.above) for row in connection.execute(named)}
+        return found
+
+    def _both(self, edge: FromClause, type: str, condition: ColumnElement[bool]) -> ColumnElement[bool]:
+        """Edges of the tenant that are of this type and meet the condition."""
+        return and_(edge.c.tenant_id == self._tenant, edge.c.type == type, condition)
 
     def places(self, connection: Connection, keys: Sequence[EdgeKey]) -> list[EdgePlace]:
         """The keys with the numbers of their nodes. Keys with a missing node are left out; edges are not looked up."""

@@ -48,6 +48,15 @@ class EmbeddedStore(BatchStore[Connection]):
     def nodes(self, ids: Sequence[str]) -> Mapping[str, Node]:
         return self._transactions.read(lambda connection: self._rows.nodes(connection, sorted(set(ids))))
 
+    def upstream_tables(self, ids: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
+        def work(connection: Connection) -> list[tuple[str, str]]:
+            found: set[tuple[str, str]] = set()
+            for some in chunks(sorted(self._rows.numbers(connection, set(ids)).values()), IDS_PER_STATEMENT):
+                found |= self._rows.upstream(connection, some, limit)
+            return sorted(found)[:limit]
+
+        return self._transactions.read(work)
+
     def edges(self, ids: Sequence[str], *, types: Sequence[str] | None = None) -> list[Edge]:
         def work(connection: Connection) -> list[Edge]:
             found: dict[EdgeKey, Edge] = {}

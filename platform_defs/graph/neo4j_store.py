@@ -43,6 +43,17 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
     def nodes(self, ids: Sequence[str]) -> Mapping[str, Node]:
         return self._transactions.read(lambda tx: self._nodes(tx, ids))
 
+    def upstream_tables(self, ids: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
+        def work(tx: ManagedTransaction) -> list[tuple[str, str]]:
+            found = {
+                (str(record["table"]), str(record["upstream"]))
+                for template in (cypher.UPSTREAM_BY_JOB, cypher.UPSTREAM_BY_COLUMN, cypher.UPSTREAM_AS_A_WHOLE)
+                for record in self._run_over_ids(tx, template, sorted(set(ids)), {"limit": limit})
+            }
+            return sorted(found)[:limit]
+
+        return self._transactions.read(work)
+
     def edges(self, ids: Sequence[str], *, types: Sequence[str] | None = None) -> list[Edge]:
         templates = (cypher.EDGES_OUT, cypher.EDGES_IN)
         return self._transactions.read(lambda tx: self._edges(tx, templates, ids, types))

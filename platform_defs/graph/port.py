@@ -53,6 +53,12 @@ class GraphStore(Protocol):
     def nodes(self, ids: Sequence[str]) -> Mapping[str, Node]:
         """The nodes among these that exist, by id."""
 
+    def upstream_tables(self, ids: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
+        """Pairs (table, table that its rows come from) for these tables, sorted, at most `limit` of them.
+
+        A table comes from what the jobs that write it read, and from the tables of the columns that it derives from.
+        """
+
     def edges(self, ids: Sequence[str], *, types: Sequence[str] | None = None) -> list[Edge]:
         """Edges that begin or end at one of these nodes, each once, sorted by (from, type, to)."""
 

@@ -6,17 +6,16 @@ A sensor asks at every tick, and gets at most one observation per table.
 import logging
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Row, select
 
-from platform_defs.access.principal import SourceType
-from platform_defs.canonical import sha256_hex
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import Dataset, parse_event
-from platform_defs.lineage.extract.gravitino.operations import operation_of
+from platform_defs.lineage.new_events import read_new_events
+from platform_defs.lineage.tables.in_events import tables_in
+from platform_defs.lineage.tables.keys import Table, table_of
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_cursor, lineage_events
@@ -24,24 +23,10 @@ from platform_defs.store.upsert import upsert
 
 CURSOR = "observations"
 TABLES_A_TICK = 500
-EVENTS_A_TICK = 5000
-PAGE = 500
-# A row gets its id before its transaction commits, so a row with a smaller id may become visible later than one with a
-# larger id. Rows younger than this are not read yet, because such a row may still be missing before them.
-SETTLED = timedelta(seconds=6)
-# Dagster stores an asset key in 512 characters, including quotes and escapes; this leaves room for all four parts.
-MAX_PART = 160
 
 log = logging.getLogger(__name__)
 
 _events = lineage_events.c
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    tenant_id: int
-    namespace: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +71,11 @@ class Tick:
     position: Position
 
 
-def asset_key_of(table: Table) -> list[str]:
-    """The parts of the table's asset key. Different tables have different keys.
-
-    Characters other than letters, digits and `_.-~` are percent-encoded; a part that is too long is cut and ends in a
-    hash.
-    """
-    return ["lineage", str(table.tenant_id), _key_part(table.namespace), _key_part(table.name)]
-
-
 def observe(engine: Engine, after: Position, *, without: Set[int], at: datetime | None = None) -> Tick:
     """Observations of the events after a position, for at most TABLES_A_TICK tables; the next tick gets the rest."""
     found: dict[Table, Observation] = {}
     position = after
-    for row in _read_new_events(engine, after.last_id, (at or now()) - SETTLED):
+    for row in read_new_events(engine, after.last_id, at or now()):
         by_table = {} if row.tenant_id in without else {o.table: o for o in _observations_of(row)}
         reported = after.tables if row.id == after.last_id + 1 else 0
         new = list(by_table.values())[reported:]
@@ -132,37 +108,6 @@ def observation_lag_s(engine: Engine, *, attempts: int = 5) -> float:
     return read(engine, look, attempts=attempts)
 
 
-def _read_new_events(engine: Engine, after_id: int, before: datetime) -> Iterator[Row[Any]]:
-    last, left = after_id, EVENTS_A_TICK
-    while left > 0:
-        query = (
-            select(
-                _events.id,
-                _events.tenant_id,
-                _events.tenant_code,
-                _events.event_time,
-                _events.event_type,
-                _events.run_uuid,
-                _events.job_namespace,
-                _events.job_name,
-                _events.event,
-                _events.created_at,
-                _events.source_type,
-            )
-            .where(_events.id > last)
-            .order_by(_events.id)
-            .limit(min(PAGE, left))
-        )
-        rows = read(engine, lambda connection, query=query: connection.execute(query).all())  # type: ignore[misc]
-        for row in rows:
-            if row.created_at > before:
-                return
-            yield row
-        if len(rows) < PAGE:
-            return
-        last, left = rows[-1].id, left - len(rows)
-
-
 def _observations_of(row: Row[Any]) -> Iterator[Observation]:
     try:
         event = parse_event(row.event)
@@ -170,24 +115,19 @@ def _observations_of(row: Row[Any]) -> Iterator[Observation]:
         # An earlier version accepted this event. The events after it must not wait for it.
         log.warning("event %d of tenant %d is not observed: %s", row.id, row.tenant_id, error)
         return
-    # Gravitino also sends catalogs, schemas, metrics and tags as datasets, which are no tables
-    if row.source_type == SourceType.GRAVITINO and not (operation_of(event) or "").endswith("_table"):
-        return
-    single = () if event.dataset is None else (event.dataset,)
     # Inputs come first: if the same event also writes the table, the caller keeps the later observation, the write.
-    for written, datasets in ((False, event.inputs), (True, (*event.outputs, *single))):
-        for dataset in datasets:
-            yield Observation(
-                table=Table(row.tenant_id, dataset.namespace, dataset.name),
-                tenant_code=row.tenant_code,
-                written=written,
-                event_time=row.event_time,
-                event_type=row.event_type,
-                job=None if row.job_name is None else f"{row.job_namespace}/{row.job_name}",
-                run_id=row.run_uuid,
-                columns=tuple(_columns(dataset)),
-                events=1,
-            )
+    for found in tables_in(event, row.source_type):
+        yield Observation(
+            table=table_of(row.tenant_id, found.ref),
+            tenant_code=row.tenant_code,
+            written=found.written,
+            event_time=row.event_time,
+            event_type=row.event_type,
+            job=None if row.job_name is None else f"{row.job_namespace}/{row.job_name}",
+            run_id=row.run_uuid,
+            columns=tuple(_columns(found.dataset)),
+            events=1,
+        )
 
 
 def _combine(before: Observation | None, new: Observation) -> Observation:
@@ -215,9 +155,3 @@ def _columns(dataset: Dataset) -> Iterator[tuple[str, str | None]]:
         if isinstance(field, dict) and isinstance(field.get("name"), str):
             kind = field.get("type")
             yield field["name"], kind if isinstance(kind, str) else None
-
-
-def _key_part(text: str) -> str:
-    escaped = quote(text, safe="")
-    # two hex digits follow every percent sign of an escape, so `%h` cannot be part of one
-    return escaped if len(escaped) <= MAX_PART else f"{escaped[:80]}%h{sha256_hex(text)}"

@@ -27,6 +27,7 @@ from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.work import leases, rows
+from platform_defs.work.definition_versions import leave_out_shown
 from platform_defs.work.jobs import TRIGGER_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import EndedBy, Status
@@ -61,6 +62,7 @@ UNCLOSED = 3
 
 def preload() -> None:
     """Called in the fork server: imports the modules and builds the jobs that every run needs."""
+    leave_out_shown()
     for module in PRELOADED:
         importlib.import_module(module)
     for job in _repository().get_definition().get_all_jobs():

@@ -12,28 +12,25 @@ from sqlalchemy import Engine
 
 from platform_defs.runner.fork_server_process import ROOT
 from platform_defs.store.engine import read
-from platform_defs.work.definition_versions import digest_of, read_versions
+from platform_defs.work.definition_versions import digest_of, for_runs, read_versions
 
 PACKAGES = ("platform_defs", "assets", "sensors", "resources")
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Two processes that read the same fingerprint load the same definitions."""
+    """Two processes that read equal fingerprints load the same definitions to execute."""
 
     # Digest of the names, times and sizes of all source files.
     code: str
-    # Name -> version of every counter in `work_definition_version`.
+    # Name -> version of every counter in `work_definition_version` whose definitions runs execute.
     versions: Mapping[str, int] = field(hash=False)
-
-    @cached_property
-    def rows(self) -> str:
-        """Digest of the version counters alone."""
-        return digest_of(self.versions)
+    # Digest of all counters, also of definitions that are only shown: those that the code server loads.
+    rows: str = field(default="", compare=False)
 
     @cached_property
     def digest(self) -> str:
-        return hashlib.sha256(f"{self.code}{self.rows}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.code}{digest_of(self.versions)}".encode()).hexdigest()
 
     def has_versions(self, needed: Mapping[str, int]) -> bool:
         """Whether every counter is at least as high as needed."""
@@ -46,7 +43,8 @@ def read_fingerprint(engine: Engine) -> Fingerprint:
     for package in PACKAGES:
         for path, stat in sorted(_source_files(ROOT / package)):
             code.update(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}\n".encode())
-    return Fingerprint(code.hexdigest(), read(engine, read_versions))
+    versions = read(engine, read_versions)
+    return Fingerprint(code.hexdigest(), for_runs(versions), digest_of(versions))
 
 
 def _source_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

@@ -18,7 +18,7 @@ from platform_defs.runner.launched_runs import launch_payload, source_of_run
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine, read
 from platform_defs.work import leases, rows, runners
-from platform_defs.work.definition_versions import read_versions
+from platform_defs.work.definition_versions import for_runs, read_versions
 from platform_defs.work.jobs import WORK_TAG
 from platform_defs.work.processes import ProcessId, listener
 from platform_defs.work.rows import DAGSTER_RUN, INGEST_RUN, EndedBy, Status
@@ -88,7 +88,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             wake(home)
             return
         # The run needs definitions at least as new as they are now: its user may have just published what it executes.
-        payload = launch_payload(read(self._engine, read_versions))
+        payload = launch_payload(for_runs(read(self._engine, read_versions)))
         kind = INGEST_RUN if _is_of_ingest(run) else DAGSTER_RUN
         rows.enqueue(
             self._engine,

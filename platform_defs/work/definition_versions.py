@@ -14,6 +14,28 @@ from platform_defs.store.engine import read
 from platform_defs.store.tables.work import definition_versions
 from platform_defs.store.upsert import upsert
 
+# The counter of the lineage tables that Dagster shows. What is built from them is only looked at, so that runs neither
+# wait for it nor load it: the code server is asked to load the new ones, and the runner keeps its fork server.
+LINEAGE_TABLES = "lineage_tables"
+_ONLY_SHOWN = frozenset({LINEAGE_TABLES})
+_leaves_out_shown = False
+
+
+def leave_out_shown() -> None:
+    """Makes this process load only definitions that runs execute. For the fork server, before it loads them."""
+    global _leaves_out_shown
+    _leaves_out_shown = True
+
+
+def loads_shown() -> bool:
+    """Whether this process also loads definitions that are only shown."""
+    return not _leaves_out_shown
+
+
+def for_runs(versions: Mapping[str, int]) -> dict[str, int]:
+    """The counters of definitions that runs execute."""
+    return {name: version for name, version in versions.items() if name not in _ONLY_SHOWN}
+
 
 def read_versions(connection: Connection) -> dict[str, int]:
     """Name -> version of every counter."""

@@ -300,6 +300,28 @@ def test_edges_are_read_by_their_keys_and_types(store: GraphStore) -> None:
     }
 
 
+def test_a_table_comes_from_what_its_jobs_read_and_from_the_tables_of_its_columns_sources(store: GraphStore) -> None:
+    tables = ["read", "made", "derived", "whole", "column"]
+    columns = {name: f"column:{name}" for name in ("derived", "column", "whole")}
+    store.apply(
+        [
+            UpsertNodes([table(name) for name in tables] + [Node(id, {"Column"}) for id in columns.values()]),
+            UpsertNodes([Node("job", {"SQL"}), Node("gone", {"SQL"})]),
+            UpsertEdges([Edge("HAS_COLUMN", name, id) for name, id in columns.items()]),
+            UpsertEdges([Edge("INPUT_OF", "read", "job"), Edge("OUTPUT_TO", "job", "made")]),
+            # a job that reads what it writes, and one whose edge was taken back
+            UpsertEdges([Edge("INPUT_OF", "made", "job"), Edge("INPUT_OF", "column", "gone")]),
+            UpsertEdges([Edge("GONE_OUTPUT_TO", "gone", "made")]),
+            UpsertEdges([Edge("DERIVES_FROM", columns["derived"], columns["column"])]),
+            UpsertEdges([Edge("DERIVES_FROM", "whole", columns["column"])]),
+        ]
+    )
+    expected = [("derived", "column"), ("made", "made"), ("made", "read"), ("whole", "column")]
+    assert store.upstream_tables([*tables, "absent"], limit=10) == expected
+    assert store.upstream_tables(tables, limit=2) == expected[:2]
+    assert store.upstream_tables(["read"], limit=10) == []
+
+
 def test_tombstones_and_gone_edges_are_not_part_of_the_text(store: GraphStore) -> None:
     store.apply([UpsertNodes([table("a"), table("b"), Node("gone", {"Tombstone"}, {"_facts": "{}"})])])
     shown = list(graph_lines(store))

@@ -97,6 +97,15 @@ def try_nodes(mine: GraphStore, theirs: GraphStore) -> None:
     assert {id: node.props for id, node in read.items()} == {id: {"owner": "mine"} for id in IDS}
 
 
+def try_upstream_tables(mine: GraphStore, theirs: GraphStore) -> None:
+    """The other tenant's table comes from one of theirs; mine, of the same id, from nothing."""
+    theirs.apply([UpsertNodes([Node("j", {"SQL"}), Node("u", {"Table"})])])
+    theirs.apply([UpsertEdges([Edge("INPUT_OF", "u", "j"), Edge("OUTPUT_TO", "j", "t")])])
+    assert theirs.upstream_tables(["t"], limit=10) == [("t", "u")]
+    assert mine.upstream_tables(["t"], limit=10) == []
+    theirs.apply([DeleteNodes(["j", "u"])])
+
+
 def try_edges(mine: GraphStore, theirs: GraphStore) -> None:
     read = mine.edges([*IDS, str(theirs.tenant)])
     assert len(read) == 4

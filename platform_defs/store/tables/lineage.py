@@ -71,6 +71,35 @@ lineage_sql = Table(
     PrimaryKeyConstraint("tenant_id", "sql_id"),
 )
 
+# the tables that events name, each with the newest of them: of these the newest are shown in Dagster
+lineage_table_seen = Table(
+    "lineage_table_seen",
+    metadata,
+    Column("tenant_id", BigInteger, nullable=False),
+    # the id of its node in the graph
+    Column("table_id", Str(64), nullable=False),
+    Column("tenant_code", Str(64), nullable=False),
+    Column("namespace", LongText, nullable=False),
+    Column("name", LongText, nullable=False),
+    Column("last_event_id", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "table_id"),
+    Index("idx_table_seen_event", "last_event_id"),
+)
+
+# the tables that Dagster shows, as they were when the graph last answered: its definitions are loaded from here
+lineage_table_shown = Table(
+    "lineage_table_shown",
+    metadata,
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("table_id", Str(64), nullable=False),
+    Column("tenant_code", Str(64), nullable=False),
+    Column("namespace", LongText, nullable=False),
+    Column("name", LongText, nullable=False),
+    # a JSON list of the ids of the tables that its rows come from
+    Column("upstream", LongText, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "table_id"),
+)
+
 # one row per tenant whose graph must be rebuilt, or has been
 lineage_rebuild = Table(
     "lineage_rebuild",
