@@ -32,6 +32,7 @@ SENSORS = [
     "ingest_upkeep",
     "lineage_observations",
     "lineage_recovery",
+    "lineage_tables",
     "work_recovery",
 ]
 SCHEDULES = [
@@ -61,7 +62,7 @@ def test_the_names_of_all_definitions_are_as_recorded_here(defs: Definitions) ->
 
 
 OWN = "For the platform itself: "
-FOR_USERS = {"arrivals", "lineage_observations", "model_run"}
+FOR_USERS = {"arrivals", "lineage_observations", "lineage_tables", "model_run"}
 
 
 def test_every_definition_explains_itself_in_the_ui_and_says_if_it_is_for_the_platform_itself(

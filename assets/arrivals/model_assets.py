@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from dagster import (
@@ -171,7 +172,8 @@ def on_time_check(model: Model) -> AssetChecksDefinition:
     return check
 
 
-def definitions(tables: Mapping[AssetKey, TableAsset]) -> Definitions:
+def definitions(tables: Mapping[AssetKey, TableAsset] = MappingProxyType({})) -> Definitions:
+    """`tables` are those of lineage, of which some are source tables too."""
     published = load_published_models()
     return Definitions(
         assets=[*table_specs(published.models, tables), *(model_asset(model) for model in published.models)],
