@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from platform_defs.lineage.tables.keys import Table, asset_key_of, group_of
+from platform_defs.lineage.tables.keys import Table, asset_key_of, groups_of
 from platform_defs.lineage.tables.shown import ShownTable
 
 Key: TypeAlias = tuple[str, ...]
@@ -39,18 +39,22 @@ def assets_of(tables: Iterable[ShownTable], arrivals_namespace: str) -> dict[Key
         for key, same in by_key.items()
     }
     component = components(upstream)
+    groups = groups_of(_place(table) for same in by_key.values() for table in same)
     found: dict[Key, TableAsset] = {}
     for key, same in sorted(by_key.items()):
-        first = same[0]
         above = sorted(upstream[key])
         found[key] = TableAsset(
             key=key,
             tables=tuple(same),
-            group=group_of(first.tenant_id, first.tenant_code, first.namespace),
+            group=groups[_place(same[0])],
             upstream=tuple(other for other in above if component[other] != component[key]),
             in_cycle=tuple(other for other in above if component[other] == component[key]),
         )
     return found
+
+
+def _place(table: ShownTable) -> tuple[int, str, str]:
+    return table.tenant_id, table.tenant_code, table.namespace
 
 
 def components(upstream: Mapping[Key, set[Key]]) -> dict[Key, int]:

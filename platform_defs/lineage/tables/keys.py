@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from platform_defs.canonical import sha256_hex
@@ -43,10 +45,21 @@ def asset_key_of(table: Table, arrivals_namespace: str = "") -> list[str]:
     return [PREFIX, str(table.tenant_id), _key_part(table.namespace), _key_part(table.name)]
 
 
-def group_of(tenant_id: int, tenant_code: str, namespace: str) -> str:
-    """The group of a tenant's tables of a namespace. Dagster allows only letters, digits and `_` in its name."""
-    words = _NO_LETTERS.sub("_", f"{PREFIX} {tenant_code} {namespace}").strip("_")[:_GROUP_CHARACTERS]
-    return f"{words}_{sha256_hex(f'{tenant_id} {namespace}')[:6]}"
+def groups_of(namespaces: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str, str], str]:
+    """A group per tenant and namespace, for tuples of the tenant's id and code and the namespace.
+
+    Dagster allows only letters, digits and `_` in its name. Where that makes two names the same, they end in a hash.
+    """
+    by_words: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for one in sorted(set(namespaces)):
+        _, code, namespace = one
+        words = _NO_LETTERS.sub("_", f"{code} {namespace}").strip("_")[:_GROUP_CHARACTERS] or PREFIX
+        by_words[words].append(one)
+    return {
+        one: words if len(same) == 1 else f"{words}_{sha256_hex(f'{one[0]} {one[2]}')[:6]}"
+        for words, same in by_words.items()
+        for one in same
+    }
 
 
 def _name_for_arrivals(table: Table, namespace: str) -> str | None:
