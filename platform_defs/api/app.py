@@ -12,6 +12,7 @@ from platform_defs.access.authenticator import Authenticator
 from platform_defs.api.http import docs
 from platform_defs.api.http.auth import SECURITY_SCHEMES, RequestAuthentication
 from platform_defs.api.http.curl import add_curl_samples
+from platform_defs.api.http.direct import DirectMiddleware
 from platform_defs.api.http.drain import Drain, DrainMiddleware
 from platform_defs.api.http.error_handlers import add_error_handlers
 from platform_defs.api.http.errors import ErrorResponses
@@ -86,6 +87,8 @@ def create_app(settings: Settings, engine: Engine, graph: Graph, drain: Drain | 
         app.include_router(router)
     errors = ErrorResponses({prefix: system.error_shape for system in SYSTEMS for prefix in system.prefixes})
     add_error_handlers(app, ROUTERS, errors)
+    direct = {place: handler for system in SYSTEMS for place, handler in system.direct.items()}
+    app.add_middleware(DirectMiddleware, handlers=direct, routers=ROUTERS)
     # The middleware added last is the outermost: a request refused while draining is logged and gets a request id too.
     app.add_middleware(DrainMiddleware, drain=drain, errors=errors)
     app.add_middleware(RequestMiddleware, metrics=app.state.metrics, errors=errors)

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 
+from platform_defs.api.http.direct import DirectHandlers
 from platform_defs.api.http.errors import ErrorShape
 from platform_defs.api.observe.bounded_metrics import NamedCollector
 from platform_defs.graph.port import Graph
@@ -58,6 +59,7 @@ class ApiSystem:
 
     Requests find the service that `open_service` returns as `request.app.state.<name>`. Errors on a path at or below
     one of the `prefixes` have the shape `error_shape`, also those that no router of the system raised, such as 404.
+    The `direct` handlers serve paths of the routers that get very many requests (see http/direct.py).
     Each of the `checks` returns "ok" or what is wrong, in which case /readyz says that the process is degraded.
     """
 
@@ -66,6 +68,7 @@ class ApiSystem:
     prefixes: Sequence[str]
     error_shape: ErrorShape
     open_service: Callable[[ApiContext], Service] | None = None
+    direct: DirectHandlers = field(default_factory=dict)
     collectors: Callable[[ApiContext], Sequence[NamedCollector]] = no_collectors
     checks: Callable[[ApiContext], Mapping[str, Callable[[], str]]] = no_checks
     schemas: Callable[[ApiContext], Mapping[str, Any]] = no_schemas

@@ -1,5 +1,7 @@
 """`platform serve`: the API process."""
 
+import gc
+
 import click
 
 from platform_defs import logs
@@ -37,6 +39,9 @@ def command(host: str | None, port: int | None) -> None:
             add_tenant(stores.engine, DEMO_TENANT)
         drain = Drain()
         app = create_app(settings, stores.engine, stores.graph, drain)
+        # what the start has made lives as long as the process: the garbage collector need not look at it again
+        gc.collect()
+        gc.freeze()
         try:
             DrainingServer(app, drain).run(sockets=[listener])
         finally:

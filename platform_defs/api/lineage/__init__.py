@@ -14,6 +14,7 @@ SYSTEM = ApiSystem(
     routers=(router.router,),
     prefixes=("/api/openlineage",),
     error_shape=status_and_message,
+    direct={("POST", router.PATH): router.post_directly},
     open_service=lambda api: LineageService(api.settings, api.engine, api.graph, api.registry),
     collectors=lambda api: [NamedCollector("lineage", LineageCollector(api.engine))],
     checks=lambda api: {"lineage": partial(recovery_state, api.engine)},

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from platform_defs.access.principal import Principal
 from platform_defs.api.http.auth import RequiresScope, openapi_security
@@ -26,10 +26,12 @@ from platform_defs.lineage.sink.commit import is_store_unavailable
 
 log = logging.getLogger(__name__)
 
+PATH = "/api/openlineage"
 SCOPE = "lineage:write"
 RETRY_AFTER = {"Retry-After": "1"}
 
 router = APIRouter(tags=["lineage"])
+_authorized = RequiresScope(SCOPE)
 
 
 async def received_at() -> float:
@@ -60,7 +62,7 @@ EXAMPLE = {
 
 
 @router.post(
-    "/api/openlineage",
+    PATH,
     status_code=201,
     response_model=None,
     summary="Post one OpenLineage event, or an array of them",
@@ -83,17 +85,15 @@ async def post_event(
     request: Request,
     # This dependency stands before authentication, whose duration counts against the request's deadline.
     received: Annotated[float, Depends(received_at)],
-    principal: Annotated[Principal, Depends(RequiresScope(SCOPE))],
+    principal: Annotated[Principal, Depends(_authorized)],
 ) -> JSONResponse:
     service: LineageService = request.app.state.lineage
     spent = time.monotonic() - received
     body = await read_body(request, request.app.state.settings.body_limit)
     until = time.monotonic() + service.deadline_s - spent
     try:
-        parsed = await run_in_thread(
-            lambda: _parse_body(service, principal, body),
-            seconds=max(0.0, until - time.monotonic()),
-            limiter=service.readers,
+        parsed = await service.readers.run(
+            lambda: _parse_body(service, principal, body), seconds=max(0.0, until - time.monotonic())
         )
     except TimeoutError:
         return _single_response(TOO_LATE)
@@ -114,6 +114,13 @@ async def post_event(
     if parsed.is_array:
         return _array_response(answers)
     return _single_response(answers[0], parsed.results[0])
+
+
+async def post_directly(request: Request) -> Response:
+    """The same without the framework's dependencies."""
+    received = time.monotonic()
+    principal = await _authorized(request)
+    return await post_event(request, received, principal)
 
 
 def _parse_body(service: LineageService, principal: Principal, body: bytes) -> ParsedBody:

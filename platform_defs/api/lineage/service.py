@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from platform_defs.access.principal import Principal
+from platform_defs.api.http.threads import WorkerThreads
 from platform_defs.api.system import Service
 from platform_defs.errors import PlatformError
 from platform_defs.graph.embedded import EmbeddedGraph
@@ -65,7 +66,7 @@ class LineageService(Service):
     def __init__(self, settings: Settings, engine: Engine, graph: Graph, registry: CollectorRegistry) -> None:
         self.deadline_s = settings.lineage_deadline_s
         self.metrics = SinkMetrics(registry)
-        self.readers = CapacityLimiter(READERS)
+        self.readers = WorkerThreads(READERS, "lineage-reader")
         self.writers = CapacityLimiter(READERS)
         deadline = settings.lineage_deadline_s
         self._engine = open_engine(
@@ -145,6 +146,7 @@ class LineageService(Service):
         if self._warmer.ident is not None:
             self._warmer.join()
         self.sink.close()
+        self.readers.close()
         self._graph.close()
         self._engine.dispose()
 
