@@ -68,6 +68,7 @@ class Event:
     run_facets: Mapping[str, Any]
     job_facets: Mapping[str, Any]
     raw: Mapping[str, Any]
+    text: str  # the canonical JSON, which is stored
     payload_hash: str
     size: int  # bytes of the canonical JSON
 
@@ -89,7 +90,7 @@ def parse_event(raw: object) -> Event:
     """The parsed event. Raises InvalidEvent, which names the field that is wrong."""
     if not isinstance(raw, dict):
         raise InvalidEvent("event", f"expected a JSON object, got {_type_name(raw)}")
-    payload = _canonical_payload(raw)
+    text, payload = _canonical_payload(raw)
     kind = _kind(raw)
     run, job = _object(raw, "run", ""), _object(raw, "job", "")
     needs_job = kind is not EventKind.DATASET
@@ -107,6 +108,7 @@ def parse_event(raw: object) -> Event:
         run_facets=_object(run, "facets", "run."),
         job_facets=_object(job, "facets", "job."),
         raw=raw,
+        text=text,
         payload_hash=hashlib.sha256(payload).hexdigest(),
         size=len(payload),
     )
@@ -187,11 +189,12 @@ def _dataset(value: object, at: str) -> Dataset:
     return Dataset(namespace, name, _object(value, "facets", f"{at}."))  # type: ignore[arg-type]  # checked above
 
 
-def _canonical_payload(raw: Mapping[str, Any]) -> bytes:
-    """The canonical JSON of the event. Raises InvalidEvent if some store could not hold it."""
+def _canonical_payload(raw: Mapping[str, Any]) -> tuple[str, bytes]:
+    """The canonical JSON of the event, as text and in UTF-8. Raises InvalidEvent if some store could not hold it."""
     _check_structure(raw)
     try:
-        return canonical_json(raw).encode()
+        text = canonical_json(raw)
+        return text, text.encode()
     except (ValueError, TypeError):  # NaN, types that JSON lacks, lone surrogates (UnicodeEncodeError is a ValueError)
         raise _find_refused_field(raw) from None
 

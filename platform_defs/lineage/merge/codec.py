@@ -1,8 +1,9 @@
 """Encodes remembered facts on nodes and edges, as JSON in the hidden property `_facts`, and decodes them again."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+import orjson
 
 from platform_defs.canonical import canonical_json
 from platform_defs.graph.model import Edge, EdgeKey, Node
@@ -30,7 +31,7 @@ ENTRY = "properties."
 
 def read_node(node: Node, set_at: Stamp) -> NodeState:
     """set_at: the stamp of the newest ColumnSet of the table above, for a column."""
-    facts: dict[str, Any] = json.loads(node.props.get(FACTS, "{}"))
+    facts: dict[str, Any] = orjson.loads(node.props.get(FACTS, "{}"))
     kind = next((label for label in node.labels if label != KNOWLEDGE and not vector_dimension(label)), None)
     shown = {name: value for name, value in node.props.items() if not name.startswith("_")}
     ref = _ref(node.id, facts["name"]) if "name" in facts else None
@@ -38,7 +39,7 @@ def read_node(node: Node, set_at: Stamp) -> NodeState:
         for name in ("name", *name_props(ref)):
             shown.pop(name, None)
     entries = (
-        json.loads(shown.pop("properties", "{}"))
+        orjson.loads(shown.pop("properties", "{}"))
         if any(name.startswith(ENTRY) for names in facts.get("props", {}).values() for name in names)
         else {}
     )
@@ -103,7 +104,7 @@ def written_node(id: str, state: NodeState, label: str | None, set_at: Stamp) ->
 
 def read_edge(edge: Edge) -> tuple[EdgeKey, EdgeState]:
     """The edge under its shown type."""
-    facts: dict[str, Any] = json.loads(edge.props.get(FACTS, "{}"))
+    facts: dict[str, Any] = orjson.loads(edge.props.get(FACTS, "{}"))
     hidden = edge.type.startswith(GONE_PREFIX)
     claims = {name: Claim(Stamp(at), given) for name, (at, given) in facts.get("claims", {}).items()}
     own = hidden or claims

@@ -1,7 +1,8 @@
 """Loads the nodes and edges that a group of facts requires: a few reads per group, however many events it has."""
 
-import json
 from collections.abc import Iterable, Sequence
+
+import orjson
 
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.port import GraphTransaction
@@ -76,7 +77,7 @@ def _fetch_nodes(transaction: GraphTransaction, state: State, ids: set[str]) -> 
 def table_of(node: Node) -> Ref | None:
     if not node.id.startswith("column:"):
         return None
-    name = json.loads(node.props.get(FACTS, "{}")).get("name")
+    name = orjson.loads(node.props.get(FACTS, "{}")).get("name")
     return None if name is None else Ref("column", tuple(name)).parent
 
 

@@ -22,7 +22,8 @@ from platform_defs.store.deletion import delete_old_rows
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_events
-from platform_defs.store.upsert import upsert
+from platform_defs.store.types import JsonText
+from platform_defs.store.upsert import Upsert
 
 PAGE = 500
 # Events are read in small portions, because one event may have megabytes.
@@ -30,6 +31,7 @@ EVENTS_AT_ONCE = 16
 KEYS_PER_STATEMENT = 500
 
 _events = lineage_events.c
+_INSERT = Upsert(lineage_events, ("tenant_id", "fingerprint"), "nothing")
 _COLUMNS = (
     _events.id,
     _events.tenant_id,
@@ -90,7 +92,7 @@ def event_row(
         "job_namespace": event.job_namespace,
         "producer": event.producer,
         "_event_type": str(event.kind),
-        "event": event.raw,
+        "event": JsonText(event.text),
         "fingerprint": fingerprint,
         "source_type": str(source_type),
         "version": version,
@@ -115,7 +117,7 @@ def find_stored(connection: Connection, keys: Sequence[EventKey]) -> dict[EventK
 def insert_rows(connection: Connection, rows: Sequence[dict[str, Any]], *, applied_at: datetime | None = None) -> None:
     """Inserts new rows. A row that another process has inserted in the meantime is left unchanged."""
     marked = [row | {"graph_applied_at": applied_at} for row in rows]
-    upsert(connection, lineage_events, marked, key=("tenant_id", "fingerprint"), update="nothing")
+    _INSERT.run(connection, marked)
 
 
 def mark_applied(connection: Connection, keys: Sequence[EventKey], at: datetime | None = None) -> None:

@@ -11,10 +11,14 @@ from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.lineage import lineage_sql, lineage_sql_run
-from platform_defs.store.upsert import upsert
+from platform_defs.store.upsert import Upsert
 
 PER_STATEMENT = 500
 PAGE = 1000
+
+_ADD_RUNS = Upsert(lineage_sql_run, ("tenant_id", "sql_id", "run_uuid"), "nothing")
+_ADD_COUNTS = Upsert(lineage_sql, ("tenant_id", "sql_id"), "nothing")
+_SET_COUNTS = Upsert(lineage_sql, ("tenant_id", "sql_id"), ["runs"])
 
 
 class SqlRun(NamedTuple):
@@ -39,11 +43,11 @@ def count_runs(connection: Connection, runs: Iterable[SqlRun]) -> Counts:
     new = [run for run in wanted if run not in known]
     if new:
         rows = [{"tenant_id": run.tenant_id, "sql_id": run.sql_id, "run_uuid": run.run_id} for run in new]
-        upsert(connection, lineage_sql_run, rows, key=("tenant_id", "sql_id", "run_uuid"), update="nothing")
+        _ADD_RUNS.run(connection, rows)
         added = Counter((run.tenant_id, run.sql_id) for run in new)
         found |= {key: found[key] + number for key, number in added.items()}
         changed = [{"tenant_id": key[0], "sql_id": key[1], "runs": found[key]} for key in sorted(added)]
-        upsert(connection, lineage_sql, changed, key=("tenant_id", "sql_id"), update=["runs"])
+        _SET_COUNTS.run(connection, changed)
     counts: dict[int, dict[str, int]] = {}
     for (tenant_id, sql_id), number in found.items():
         counts.setdefault(tenant_id, {})[sql_id] = number
@@ -75,7 +79,7 @@ def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
 
     def write(connection: Connection) -> None:
         rows = [{"tenant_id": run.tenant_id, "sql_id": run.sql_id, "run_uuid": run.run_id} for run in wanted]
-        upsert(connection, lineage_sql_run, rows, key=("tenant_id", "sql_id", "run_uuid"), update="nothing")
+        _ADD_RUNS.run(connection, rows)
         known = connection.scalars(select(count.sql_id).where(count.tenant_id == tenant_id)).all()
         for some in chunks(sorted(set(known) - kept), PER_STATEMENT):
             connection.execute(
@@ -90,7 +94,7 @@ def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
         counted = [
             {"tenant_id": tenant_id, "sql_id": row.sql_id, "runs": row.runs} for row in connection.execute(query)
         ]
-        upsert(connection, lineage_sql, counted, key=("tenant_id", "sql_id"), update=["runs"])
+        _SET_COUNTS.run(connection, counted)
 
     transact(engine, write)
 
@@ -103,8 +107,15 @@ def delete_older(engine: Engine, before: datetime) -> int:
 
 def _lock_counts(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
     """Reads the counts under row locks, so that two processes add to the same count one after the other."""
-    rows = [{"tenant_id": tenant_id, "sql_id": sql_id, "runs": 0} for tenant_id, sql_id in sqls]
-    upsert(connection, lineage_sql, rows, key=("tenant_id", "sql_id"), update="nothing")
+    found = _lock_known_counts(connection, sqls)
+    if new := [sql for sql in sqls if sql not in found]:
+        rows = [{"tenant_id": tenant_id, "sql_id": sql_id, "runs": 0} for tenant_id, sql_id in new]
+        _ADD_COUNTS.run(connection, rows)
+        found |= _lock_known_counts(connection, new)
+    return found
+
+
+def _lock_known_counts(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
     table, found = lineage_sql.c, dict[tuple[int, str], int]()
     for tenant_id in sorted({tenant_id for tenant_id, _ in sqls}):
         ids = [sql_id for tenant, sql_id in sqls if tenant == tenant_id]
