@@ -30,7 +30,8 @@ from bench.cpu_times import CpuTimes
 from platform_defs.access.keys import issue_key
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.graph.open import open_graph
-from platform_defs.lineage.sink.commit import CommitResult, PreparedEvent
+from platform_defs.lineage.sink.commit import CommitResult
+from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine

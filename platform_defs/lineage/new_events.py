@@ -35,6 +35,7 @@ def read_new_events(engine: Engine, after_id: int, at: datetime) -> Iterator[Row
                 _events.event,
                 _events.created_at,
                 _events.source_type,
+                _events.version,
             )
             .where(_events.id > last)
             .order_by(_events.id)

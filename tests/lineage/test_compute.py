@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import Dataset, parse_event
-from platform_defs.lineage.extract.compute.names import logical_table
+from platform_defs.lineage.extract.compute.names import symlink_of, table_of_name
 from platform_defs.lineage.extract.facts_of import Extraction, facts_of
 from platform_defs.lineage.facts import (
     SPEAKER,
@@ -92,6 +92,10 @@ def existing(found: Extraction, ref: Ref) -> dict[str, Any] | None:
 )
 def test_a_dataset_is_a_logical_table_by_its_own_names(namespace: str, name: str, names: tuple[str, ...]) -> None:
     assert logical_table(Dataset(namespace, name, {}), "prod") == table(*names)
+
+
+def logical_table(dataset: Dataset, job_namespace: str | None) -> Ref:
+    return symlink_of(dataset, job_namespace) or table_of_name(dataset.namespace, dataset.name)
 
 
 def symlinks(namespace: str | None, name: str, kind: str = "TABLE") -> dict[str, Any]:

@@ -28,8 +28,9 @@ from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts
-from platform_defs.lineage.sink.commit import EmbeddedCommitter, ParallelCommitter, PreparedEvent, is_store_unavailable
+from platform_defs.lineage.sink.commit import EmbeddedCommitter, ParallelCommitter, is_store_unavailable
 from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuild import rebuild
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small, rebuild_tenant, recover

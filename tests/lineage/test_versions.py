@@ -16,8 +16,9 @@ from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink import raw_events
-from platform_defs.lineage.sink.commit import EmbeddedCommitter, PreparedEvent
+from platform_defs.lineage.sink.commit import EmbeddedCommitter
 from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
 from platform_defs.lineage.version import time_of, version_of

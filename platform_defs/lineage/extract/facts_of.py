@@ -1,32 +1,45 @@
 """Extracts the facts of one event: by operation if Gravitino sent it, by the OpenLineage model for compute engines."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import Event
 from platform_defs.lineage.extract.compute.lineage import lineage_facts
+from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.extract.gravitino.operations import changes_metadata, operation_facts, operation_of
 from platform_defs.lineage.facts import Fact, Ref
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The facts of an event. sql: the SQL node that the event's run executed, whose executionCount grows."""
+    """The facts of an event. sql: the SQL node that the event's run executed, whose executionCount grows.
+
+    symlinks: tables by the names that the event links to them. plain_names: other names of tables that the event uses.
+    """
 
     facts: tuple[Fact, ...]
     operation: str | None = None
     unknown_operation: bool = False
     sql: Ref | None = None
+    symlinks: Mapping[Ref, Ref] = field(default_factory=dict)
+    plain_names: frozenset[Ref] = frozenset()
 
 
-def facts_of(event: Event, source_type: SourceType) -> Extraction:
+_NOTHING_LINKED: Mapping[Ref, Ref] = {}
+
+
+def facts_of(event: Event, source_type: SourceType, linked: Mapping[Ref, Ref] = _NOTHING_LINKED) -> Extraction:
     """The facts of an event. Never raises: parts that are not understood give no facts, and the raw event keeps them.
+
+    linked: what names mean by the symlinks of other events.
 
     SQL text that was not seen before takes tens of milliseconds.
     """
     if source_type is SourceType.COMPUTE:
-        lineage = lineage_facts(event)
-        return Extraction(lineage.facts, sql=lineage.sql)
+        tables = LogicalTables(event, linked)
+        lineage = lineage_facts(event, tables)
+        return Extraction(lineage.facts, sql=lineage.sql, symlinks=tables.symlinks, plain_names=frozenset(tables.plain))
     operation = operation_of(event)
     if not changes_metadata(event):
         return Extraction((), operation)

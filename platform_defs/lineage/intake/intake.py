@@ -10,8 +10,8 @@ from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.intake.tenant_rules import resolve_tenant
 from platform_defs.lineage.sink.apply import EventFacts
-from platform_defs.lineage.sink.commit import PreparedEvent
-from platform_defs.lineage.sink.raw_events import EventKey, event_row
+from platform_defs.lineage.sink.pending import PreparedEvent
+from platform_defs.lineage.sink.raw_events import EventKey, event_row, names_of
 from platform_defs.lineage.sink.run_counts import SqlRun
 from platform_defs.lineage.version import is_ahead, version_at_arrival
 from platform_defs.store.metadata import now
@@ -53,6 +53,7 @@ class Intake:
             event_facts=EventFacts(version, extraction.facts),
             run=run,
             size=event.size,
+            names=names_of(event, resolved.source_type, extraction),
             ahead=is_ahead(event.event_time, arrival),
         )
         return IntakeResult(event, prepared, extraction.unknown_operation)

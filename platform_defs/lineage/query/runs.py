@@ -9,9 +9,9 @@ from sqlalchemy import Engine, Row, Select, select, tuple_
 
 from platform_defs.graph.port import GraphStore
 from platform_defs.lineage.errors import EventRefused
-from platform_defs.lineage.events import Event, parse_event
-from platform_defs.lineage.extract.compute.names import LogicalTables
+from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.query.names import Asset
+from platform_defs.lineage.sink.linked_tables import LinkedTables
 from platform_defs.store.engine import read
 from platform_defs.store.tables.lineage import lineage_events
 
@@ -51,10 +51,11 @@ def runs_of(engine: Engine, store: GraphStore, table: Asset, *, limit: int) -> T
     jobs = _jobs_of(store, table)
     found: dict[str, TableRun] = {}
     before: tuple[datetime, int] | None = None
+    linked = LinkedTables(engine)
     for _ in range(MAX_PAGES if jobs else 0):
         page = _read_page(engine, store.tenant, jobs, before)
         for row in page:
-            _note(found, row, table)
+            _note(found, row, store.tenant, linked, table)
         touched = [run for run in found.values() if run.read or run.wrote]
         # one more than asked: the oldest may lack the events of its beginning, which are on the next page
         if len(page) < EVENTS_A_PAGE or len(touched) > limit:
@@ -78,7 +79,7 @@ def _read_page(
     engine: Engine, tenant: int, jobs: Sequence[tuple[str, str]], before: tuple[datetime, int] | None
 ) -> Sequence[Row[Any]]:
     query: Select[Any] = (
-        select(_events.id, _events.event_time, _events.event_type, _events.run_uuid, _events.event)
+        select(_events.id, _events.event_time, _events.event_type, _events.run_uuid, _events.event, _events.version)
         .where(
             _events.tenant_id == tenant,
             tuple_(_events.job_namespace, _events.job_name).in_(jobs),
@@ -93,7 +94,7 @@ def _read_page(
     return read(engine, lambda connection: connection.execute(query).all())
 
 
-def _note(found: dict[str, TableRun], row: Row[Any], table: Asset) -> None:
+def _note(found: dict[str, TableRun], row: Row[Any], tenant: int, linked: LinkedTables, table: Asset) -> None:
     """Adds what an event says to its run; events come with the newest first."""
     try:
         event = parse_event(row.event)
@@ -105,10 +106,6 @@ def _note(found: dict[str, TableRun], row: Row[Any], table: Asset) -> None:
         ended = row.event_time if row.event_type in _ENDS else None
         run = found[row.run_uuid] = TableRun(row.run_uuid, job, row.event_type or "OTHER", row.event_time, ended)
     run.began = min(run.began, row.event_time)
-    _note_tables(run, event, table)
-
-
-def _note_tables(run: TableRun, event: Event, table: Asset) -> None:
-    tables = LogicalTables(event)
+    tables = linked.of(tenant, event, row.version)
     run.wrote |= any(tables.of(dataset).id == table.id for dataset in event.outputs)
     run.read |= any(tables.of(dataset).id == table.id for dataset in event.inputs)

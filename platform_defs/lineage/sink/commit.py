@@ -3,59 +3,34 @@
 The write to each store is idempotent. If a crash leaves only a part of a group, sending the group again completes it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DatabaseError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from platform_defs.access.tenants import Tenant
 from platform_defs.errors import GraphError
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphConflict, InvalidGraphValue
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.sink import raw_events
-from platform_defs.lineage.sink.apply import EventFacts, apply_events
+from platform_defs.lineage.sink.apply import apply_events
 from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
+from platform_defs.lineage.sink.pending import PendingWrites, PreparedEvent, find_pending, tenants_with_tables
 from platform_defs.lineage.sink.raw_events import EventKey
-from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs
+from platform_defs.lineage.sink.symlinks import NameWatch
 from platform_defs.lineage.upkeep import rebuild_requests
-from platform_defs.lineage.version import Version
+from platform_defs.lineage.upkeep.rebuild_requests import TenantMarks
 from platform_defs.store.engine import is_transient, transact
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.metadata import now
 
 # A request has four seconds: a transaction is repeated once after a deadlock, then the client is asked to send again.
 ATTEMPTS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedEvent:
-    """An event that is ready to be written: its tenant is known and its facts are extracted.
-
-    row: the row of `lineage_events`. run: the execution to count, if the event ran an SQL. size: bytes of its JSON.
-    The version in `event_facts` is that of the row, once the row is stored.
-    """
-
-    tenant: Tenant
-    key: EventKey
-    row: dict[str, Any]
-    event_facts: EventFacts
-    run: SqlRun | None
-    size: int
-    # the event's time is too far in the future, so its version depends on when it arrived
-    ahead: bool = False
-
-    def with_version(self, version: Version) -> "PreparedEvent":
-        if version == self.event_facts.version:
-            return self
-        return replace(
-            self, row=self.row | {"version": version}, event_facts=replace(self.event_facts, version=version)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,38 +73,12 @@ def is_store_unavailable(error: BaseException) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class PendingWrites:
-    """The events of a group that still have to be written.
-
-    waiting: events that were stored before but that the graph lacks. rewrites: when a rebuild last wrote the graph of
-    each tenant, as it was before this group is written to the graph.
-    """
-
-    fresh: list[PreparedEvent]
-    waiting: list[PreparedEvent]
-    counts: Counts
-    rewrites: Mapping[int, datetime] = field(default_factory=dict)
-
-    @property
-    def events(self) -> list[PreparedEvent]:
-        return self.fresh + self.waiting
-
-    def by_tenant(self) -> Iterator[tuple[Tenant, list[EventFacts]]]:
-        groups: dict[int, tuple[Tenant, list[EventFacts]]] = {}
-        for event in self.events:
-            groups.setdefault(event.tenant.id, (event.tenant, []))[1].append(event.event_facts)
-        for tenant_id in sorted(groups):
-            yield groups[tenant_id]
-
-
-def _find_pending(connection: Connection, events: Sequence[PreparedEvent]) -> PendingWrites:
-    unique = {event.key: event for event in events}
-    stored = raw_events.find_stored(connection, list(unique))
-    fresh = [event for key, event in unique.items() if key not in stored]
-    waiting = [unique[key].with_version(state.version) for key, state in stored.items() if not state.applied]
-    counts = count_runs(connection, [event.run for event in fresh + waiting if event.run])
-    return PendingWrites(fresh, waiting, counts)
+def _request_missed_rebuilds(engine: Engine, graph: Graph, pending: PendingWrites) -> frozenset[int]:
+    """Looks again once the symlinks are committed: a process that did not see them may have written such tables."""
+    missed = frozenset(tenants_with_tables(graph, pending.names.new) - pending.rebuild)
+    if missed:
+        transact(engine, lambda connection: rebuild_requests.request_rebuild(connection, missed), attempts=ATTEMPTS)
+    return missed
 
 
 def _store_events_ahead(engine: Engine, events: Sequence[PreparedEvent]) -> None:
@@ -158,27 +107,41 @@ class EmbeddedCommitter:
     def __init__(self, engine: Engine, metrics: SinkMetrics) -> None:
         self._engine = engine
         self._metrics = metrics
+        self._watch = NameWatch()
 
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
         with measure_write(self._metrics, "raw", len(events)), measure_write(self._metrics, "graph", len(events)):
             _store_events_ahead(self._engine, events)
-            return transact(self._engine, lambda connection: self._write(connection, events), attempts=ATTEMPTS)
+            pending, rebuild = transact(
+                self._engine, lambda connection: self._write(connection, events), attempts=ATTEMPTS
+            )
+        self._watch = pending.watch()
+        missed = _request_missed_rebuilds(self._engine, EmbeddedGraph.on(self._engine), pending)
+        return CommitResult(rebuild | missed)
 
-    def _write(self, connection: Connection, events: Sequence[PreparedEvent]) -> CommitResult:
-        pending = _find_pending(connection, events)
+    def _write(self, connection: Connection, events: Sequence[PreparedEvent]) -> tuple[PendingWrites, frozenset[int]]:
+        graph = EmbeddedGraph.in_transaction(connection)
+        pending = find_pending(connection, graph, events, self._watch)
         if not pending.events:
-            return CommitResult()
-        rebuild = _apply_to_graph(EmbeddedGraph.in_transaction(connection), pending)
+            return pending, pending.rebuild
+        late = _apply_to_graph(graph, pending)
+        rebuild = late | pending.rebuild
         applied, unapplied = _split_by_rebuild(pending.fresh, rebuild)
         raw_events.insert_rows(connection, [event.row for event in applied], applied_at=now())
         raw_events.insert_rows(connection, [event.row for event in unapplied])
         raw_events.mark_applied(connection, [event.key for event in _split_by_rebuild(pending.waiting, rebuild)[0]])
-        if rebuild:
-            rebuild_requests.request_rebuild(connection, rebuild)
-        return CommitResult(rebuild)
+        if late:
+            rebuild_requests.request_rebuild(connection, late)
+        return pending, rebuild
 
     def flush(self) -> None:
-        """Does nothing: no mark is ever postponed."""
+        if self._watch.tenants:
+            transact(
+                self._engine,
+                lambda connection: find_pending(connection, EmbeddedGraph.on(self._engine), [], self._watch),
+                attempts=ATTEMPTS,
+            )
+            self._watch = NameWatch()
 
     def withdraw(self, event: PreparedEvent) -> None:
         """Does nothing: the transaction that the event made fail has left no row."""
@@ -204,8 +167,9 @@ class ParallelCommitter:
     metrics: SinkMetrics
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="lineage-graph"))
     _unmarked: list[EventKey] = field(default_factory=list)
-    # the last rewrites of the tenants' graphs, as they were before the events in _unmarked were written to the graph
-    _rewrites: Mapping[int, datetime] = field(default_factory=dict)
+    # what was on record of the tenants before the events in _unmarked were written to the graph
+    _marks: Mapping[int, TenantMarks] = field(default_factory=dict)
+    _watch: NameWatch = field(default_factory=NameWatch)
 
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
         _store_events_ahead(self.engine, events)
@@ -221,21 +185,22 @@ class ParallelCommitter:
             raise
         self._unmarked = []
         pending = handover.result()
-        rebuild = graph_write.result()
-        if rebuild:
+        late = graph_write.result()
+        if late:
             transact(
                 self.engine,
-                lambda connection: rebuild_requests.request_rebuild(connection, rebuild),
+                lambda connection: rebuild_requests.request_rebuild(connection, late),
                 attempts=ATTEMPTS,
             )
+        rebuild = late | pending.rebuild | _request_missed_rebuilds(self.engine, self.graph, pending)
         self._unmarked = [event.key for event in _split_by_rebuild(pending.events, rebuild)[0]]
-        self._rewrites = pending.rewrites
+        self._marks, self._watch = pending.marks, pending.watch()
         return CommitResult(rebuild)
 
     def flush(self) -> None:
-        if self._unmarked:
-            transact(self.engine, lambda connection: self._mark_applied(connection, []), attempts=ATTEMPTS)
-            self._unmarked = []
+        if self._unmarked or self._watch.tenants:
+            transact(self.engine, self._mark_last_group, attempts=ATTEMPTS)
+            self._unmarked, self._watch = [], NameWatch()
 
     def withdraw(self, event: PreparedEvent) -> None:
         transact(
@@ -246,20 +211,24 @@ class ParallelCommitter:
         self._pool.shutdown(wait=False)
 
     def _store(self, connection: Connection, events: Sequence[PreparedEvent], handover: Future[PendingWrites]) -> None:
-        rewrites = self._mark_applied(connection, events)
-        pending = replace(_find_pending(connection, events), rewrites=rewrites)
+        pending = find_pending(connection, self.graph, events, self._watch)
+        self._mark_applied(connection, pending.marks)
         # when the transaction is repeated after a deadlock, the graph's thread already works on the first reading
         if not handover.done():
             handover.set_result(pending)
         raw_events.insert_rows(connection, [event.row for event in pending.fresh])
 
-    def _mark_applied(self, connection: Connection, events: Sequence[PreparedEvent]) -> Mapping[int, datetime]:
-        """Marks the events of the previous group; returns the last rewrites of all graphs that either group touches."""
-        tenants = {key.tenant_id for key in self._unmarked} | {event.tenant.id for event in events}
-        rewrites, before = rebuild_requests.last_rewrites(connection, tenants), self._rewrites
-        not_rewritten = [key for key in self._unmarked if rewrites.get(key.tenant_id) == before.get(key.tenant_id)]
+    def _mark_last_group(self, connection: Connection) -> None:
+        self._mark_applied(connection, find_pending(connection, self.graph, [], self._watch).marks)
+
+    def _mark_applied(self, connection: Connection, marks: Mapping[int, TenantMarks]) -> None:
+        """Marks the events of the previous group, unless a rebuild has written their tenant's graph since."""
+
+        def rebuilt_at(key: EventKey, marks: Mapping[int, TenantMarks]) -> datetime | None:
+            return marks.get(key.tenant_id, TenantMarks()).rebuilt_at
+
+        not_rewritten = [key for key in self._unmarked if rebuilt_at(key, marks) == rebuilt_at(key, self._marks)]
         raw_events.mark_applied(connection, not_rewritten)
-        return rewrites
 
     def _write_graph(self, handover: Future[PendingWrites]) -> frozenset[int]:
         pending = handover.result()

@@ -4,7 +4,7 @@ The column `graph_applied_at` is the mark that the graph contains the event; NUL
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +14,10 @@ from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import Tenant
 from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.events import Event, parse_event
-from platform_defs.lineage.extract.facts_of import facts_of
+from platform_defs.lineage.extract.facts_of import Extraction, facts_of
+from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.sink.apply import EventFacts
+from platform_defs.lineage.sink.symlinks import EventNames, NameUse
 from platform_defs.lineage.version import Version, is_ahead, version_at_arrival, version_of
 from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows
@@ -57,7 +59,7 @@ class EventKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """A stored row, with its event parsed again and the facts of that event."""
+    """A stored row, with its event parsed again and the facts of that event, by the event's own names of tables."""
 
     id: int
     tenant: Tenant
@@ -65,9 +67,18 @@ class StoredEvent:
     event: Event
     source_type: SourceType
     event_facts: EventFacts
+    names: EventNames
     sql_id: str | None
     created_at: datetime
     applied: bool
+
+    @property
+    def name_use(self) -> NameUse:
+        return NameUse(self.tenant.id, self.event_facts.version, self.names)
+
+    def facts_with(self, linked: Mapping[Ref, Ref]) -> EventFacts:
+        """The facts, if these names mean other tables than their own."""
+        return replace(self.event_facts, facts=self.names.facts_with(linked)) if linked else self.event_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,13 @@ def event_row(
         "source_type": str(source_type),
         "version": version,
     }
+
+
+def names_of(event: Event, source_type: SourceType, extraction: Extraction) -> EventNames:
+    def facts_with(linked: Mapping[Ref, Ref]) -> tuple[Fact, ...]:
+        return facts_of(event, source_type, linked).facts
+
+    return EventNames(extraction.symlinks, extraction.plain_names, facts_with)
 
 
 def find_stored(connection: Connection, keys: Sequence[EventKey]) -> dict[EventKey, StoredState]:
@@ -290,6 +308,7 @@ def read_row(row: Row[Any]) -> StoredEvent:
         event=event,
         source_type=source_type,
         event_facts=EventFacts(_version(row), extraction.facts),
+        names=names_of(event, source_type, extraction),
         sql_id=None if extraction.sql is None else extraction.sql.id,
         created_at=row.created_at,
         applied=row.graph_applied_at is not None,

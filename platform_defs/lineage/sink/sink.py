@@ -24,9 +24,10 @@ from platform_defs.lineage.sink.answers import (
     answer_for_error,
     outcome_label,
 )
-from platform_defs.lineage.sink.commit import Committer, PreparedEvent, is_store_unavailable
+from platform_defs.lineage.sink.commit import Committer, is_store_unavailable
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.sink.store_health import Breaker, SlowEvents, StoreHealth
 
 log = logging.getLogger(__name__)

@@ -21,9 +21,8 @@ class TableInEvent:
     written: bool
 
 
-def tables_in(event: Event, source_type: str | None) -> Iterator[TableInEvent]:
+def tables_in(event: Event, source_type: str | None, tables: LogicalTables) -> Iterator[TableInEvent]:
     """Inputs come first: of a table that is read and written, the last one found is the one that is written."""
-    tables = LogicalTables(event)
     is_gravitino = source_type == SourceType.GRAVITINO
     renamed: dict[Ref, Ref] = {}
     if is_gravitino:

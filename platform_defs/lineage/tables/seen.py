@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, Row, delete, func, select
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.new_events import read_new_events
+from platform_defs.lineage.sink.linked_tables import LinkedTables
 from platform_defs.lineage.tables.in_events import tables_in
 from platform_defs.lineage.tables.keys import table_of
 from platform_defs.store.engine import read, transact
@@ -36,9 +37,10 @@ def note_new_tables(engine: Engine, *, at: datetime | None = None) -> int:
     last: int = read(engine, lambda connection: connection.execute(position).scalar()) or 0
     found: dict[tuple[int, str], dict[str, Any]] = {}
     count = 0
+    linked = LinkedTables(engine)
     for row in read_new_events(engine, last, at or now()):
         last, count = row.id, count + 1
-        found |= {(table["tenant_id"], table["table_id"]): table for table in _tables_of(row)}
+        found |= {(table["tenant_id"], table["table_id"]): table for table in _tables_of(row, linked)}
     if not count:
         return 0
 
@@ -77,13 +79,13 @@ def forget_older(engine: Engine, keep: int) -> None:
         )
 
 
-def _tables_of(row: Row[Any]) -> list[dict[str, Any]]:
+def _tables_of(row: Row[Any], linked: LinkedTables) -> list[dict[str, Any]]:
     try:
         event = parse_event(row.event)
     except EventRefused:
         return []  # an earlier version accepted it; the observations log it
     rows = []
-    for found in tables_in(event, row.source_type):
+    for found in tables_in(event, row.source_type, linked.of(row.tenant_id, event, row.version)):
         table = table_of(row.tenant_id, found.ref)
         rows.append(
             {

@@ -35,6 +35,7 @@ from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, State, empty_state
 from platform_defs.lineage.sink.apply import EventFacts, apply_events, stamp_facts
 from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep.rebuilt_names import NamesChanged
 from platform_defs.lineage.version import Version
 from platform_defs.store.chunks import chunks
 
@@ -61,22 +62,28 @@ def rebuild(
     progress: Callable[[int], None],
     keep_unexplained: bool = False,
 ) -> RebuildReport:
-    """read_events reads all stored events of the tenant in the order of their versions, anew at each call."""
+    """read_events reads all stored events of the tenant in the order of their versions, anew at each call.
+
+    It raises NamesChanged if names mean other tables than it has said before.
+    """
     store = graph.for_tenant(tenant.id)
     removed = 0
     for _ in range(ROUNDS):
         seen: set[Version] = set()
         events = partial(_read_and_note, read_events, seen, progress)
-        if keep_unexplained:
-            state = _merge_onto_forgotten(store, read_events, events, seen)
-        else:
-            state = _merge_events(ForgottenFacts(empty_state(str(store.tenant))), events())
-        if state is None:
+        try:
+            if keep_unexplained:
+                state = _merge_onto_forgotten(store, read_events, events, seen)
+            else:
+                state = _merge_events(ForgottenFacts(empty_state(str(store.tenant))), events())
+            if state is None:
+                continue
+            removed += _write_differences(store, _graph_of(tenant, state), keep_unexplained=keep_unexplained)
+            rebuild_requests.record_rewrite(engine, tenant.id)
+            if _apply_unseen(store, tenant, read_events(), seen):
+                return RebuildReport(len(seen), removed, min(seen, default=None))
+        except NamesChanged:
             continue
-        removed += _write_differences(store, _graph_of(tenant, state), keep_unexplained=keep_unexplained)
-        rebuild_requests.record_rewrite(engine, tenant.id)
-        if _apply_unseen(store, tenant, read_events(), seen):
-            return RebuildReport(len(seen), removed, min(seen, default=None))
     raise LineageError(f"tenant {tenant.id} gets events out of order faster than its graph can be rebuilt")
 
 

@@ -3,12 +3,14 @@
 `requested` is the number of the newest request and `answered` the newest one that a rebuild has answered. A rebuild
 answers the requests that were made before it began; a request that is made while it runs stays open.
 
-`rebuilt_at` tells a writer that a rebuild may have undone its changes: see `record_rewrite`.
+`rebuilt_at` tells a writer that a rebuild may have undone its changes: see `record_rewrite`. `symlink_changes` tells it
+that names may mean other tables than it has found (sink/symlinks.py).
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, select
 
@@ -67,12 +69,30 @@ def record_rewrite(engine: Engine, tenant_id: int) -> None:
     )
 
 
-def last_rewrites(connection: Connection, tenant_ids: Collection[int]) -> Mapping[int, datetime]:
-    """When a rebuild last wrote the graph of each of these tenants; tenants without a rebuild are left out."""
-    query = select(_requests.tenant_id, _requests.rebuilt_at).where(
-        _requests.tenant_id.in_(sorted(tenant_ids)), _requests.rebuilt_at.is_not(None)
+class TenantMarks(NamedTuple):
+    """When a rebuild last wrote the tenant's graph, and how often symlinks of its names have changed."""
+
+    rebuilt_at: datetime | None = None
+    symlink_changes: int = 0
+
+
+def read_marks(connection: Connection, tenant_ids: Collection[int]) -> Mapping[int, TenantMarks]:
+    query = select(_requests.tenant_id, _requests.rebuilt_at, _requests.symlink_changes).where(
+        _requests.tenant_id.in_(sorted(tenant_ids))
     )
-    return {row.tenant_id: row.rebuilt_at for row in connection.execute(query)}
+    found = {row.tenant_id: TenantMarks(row.rebuilt_at, row.symlink_changes) for row in connection.execute(query)}
+    return {tenant_id: found.get(tenant_id, TenantMarks()) for tenant_id in tenant_ids}
+
+
+def count_symlink_change(connection: Connection, tenant_id: int) -> None:
+    row = {"tenant_id": tenant_id, "requested": 0, "requested_at": now(), "symlink_changes": 1}
+    upsert(
+        connection,
+        lineage_rebuild,
+        [row],
+        key=("tenant_id",),
+        update=lambda incoming: {"symlink_changes": _requests.symlink_changes + 1},
+    )
 
 
 def answer_up_to(engine: Engine, tenant_id: int, number: int, *, first: datetime | None) -> None:

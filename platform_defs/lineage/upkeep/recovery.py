@@ -1,7 +1,7 @@
 """Recovery after a crash or an outage: applies raw events that the graph lacks and rebuilds graphs that need it."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -13,15 +13,19 @@ from platform_defs.access.tenants import Tenant, find_tenant
 from platform_defs.canonical import canonical_json
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import LineageError
+from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.sink.commit import is_caused_by_event, is_store_unavailable
+from platform_defs.lineage.sink.pending import tenants_with_tables
 from platform_defs.lineage.sink.raw_events import EventKey, StoredEvent
 from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, read_counts, recount
+from platform_defs.lineage.sink.symlinks import resolve_names
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
 from platform_defs.lineage.upkeep.rebuild import RebuildReport, rebuild
+from platform_defs.lineage.upkeep.rebuilt_names import RebuiltNames
 from platform_defs.lineage.version import time_of
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
@@ -105,18 +109,22 @@ def rebuild_tenant(
         raw_events.renew_versions(engine, tenant.id)
     unapplied: set[EventKey] = set()
     runs: set[SqlRun] = set()
+    names = RebuiltNames(engine, tenant.id)
 
     def read_events() -> Iterator[EventFacts]:
+        names.begin()
         for stored in raw_events.read_in_version_order(engine, tenant.id):
             if not stored.applied:
                 unapplied.add(EventKey(tenant.id, stored.fingerprint))
             if stored.sql_id and stored.event.run_id:
                 runs.add(SqlRun(tenant.id, stored.sql_id, stored.event.run_id))
-            yield stored.event_facts
+            yield stored.facts_with(names.linked(stored.name_use))
+        names.end()
 
     report = rebuild(
         engine, graph, tenant, read_events=read_events, keep_unexplained=keep_unexplained, progress=progress
     )
+    names.finish()
     store = graph.for_tenant(tenant.id)
     if not keep_unexplained:
         recount(engine, tenant.id, runs)
@@ -163,9 +171,10 @@ def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> tuple[i
 def _apply_group(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> int:
     runs = [SqlRun(row.tenant.id, row.sql_id, row.event.run_id) for row in rows if row.sql_id and row.event.run_id]
     counts: Counts = transact(engine, lambda connection: count_runs(connection, runs))
+    linked = transact(engine, lambda connection: _resolve_names(connection, graph, rows))
     done: list[EventKey] = []
     for tenant, mine in _by_tenant(rows):
-        facts = [row.event_facts for row in mine]
+        facts = [row.facts_with(linked[row.id]) for row in mine]
         result = apply_events(graph.for_tenant(tenant.id), tenant, facts, counts.get(tenant.id, {}))
         if result.needs_rebuild:
             transact(engine, partial(rebuild_requests.request_rebuild, tenant_ids=[tenant.id]))
@@ -173,6 +182,20 @@ def _apply_group(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> i
             done += [EventKey(tenant.id, row.fingerprint) for row in mine]
     transact(engine, lambda connection: raw_events.mark_applied(connection, done))
     return len(done)
+
+
+def _resolve_names(connection: Connection, graph: Graph, rows: Sequence[StoredEvent]) -> dict[int, Mapping[Ref, Ref]]:
+    """What names mean, by the id of the row. Also requests the rebuilds that the events' symlinks make necessary."""
+    changes = rebuild_requests.read_marks(connection, {row.tenant.id for row in rows})
+    uses = [row.name_use for row in rows]
+    found = resolve_names(connection, uses, {id: marks.symlink_changes for id, marks in changes.items()})
+    # a process that died may have written these events under the names that are linked now
+    suspects = {id: set(ids) for id, ids in found.new.items()}
+    for use, linked in zip(uses, found.linked, strict=True):
+        suspects.setdefault(use.tenant_id, set()).update(name.id for name in linked)
+    if rebuild := found.rebuild | tenants_with_tables(graph, suspects):
+        rebuild_requests.request_rebuild(connection, rebuild)
+    return {row.id: linked for row, linked in zip(rows, found.linked, strict=True)}
 
 
 def _refuse(engine: Engine, row: StoredEvent, error: Exception) -> None:

@@ -11,6 +11,8 @@ tenants = Table(
     Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
     Column("tenant_code", Str(64), nullable=False, unique=True),
     Column("tenant_name", Str(128), nullable=False),
+    # the version of the newest lineage event that said the name; NULL if none did
+    Column("name_version", Fixed(32)),
     created_at(),
     updated_at(),
 )

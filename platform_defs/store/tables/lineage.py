@@ -112,6 +112,23 @@ lineage_rebuild = Table(
     Column("rebuilt_at", Instant),
     # the time of the oldest event that the last rebuild read
     Column("rebuilt_from", Instant),
+    # grows whenever a name of the tenant gets another meaning
+    Column("symlink_changes", BigInteger, nullable=False, server_default="0"),
+)
+
+# the tables that a name was linked to; it outlives the events that said so
+lineage_symlink = Table(
+    "lineage_symlink",
+    metadata,
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("name_id", Str(64), nullable=False),
+    # {"name": [...], "tables": [[version, ...], ...]}, with the parts of each name
+    Column("links", Json, nullable=False),
+    # 1 if events use the name without saying what it is linked to
+    Column("used", Integer, nullable=False),
+    # 0 if a symlink came late, so that a rebuild must look for others that count after it
+    Column("exact", Integer, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "name_id"),
 )
 
 # how often the recovery has failed in a row; no row if it last succeeded

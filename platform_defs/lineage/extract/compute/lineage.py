@@ -29,10 +29,9 @@ _DERIVES = frozenset({"DERIVES_FROM"})
 _SPACES = re.compile(r"\s+")
 
 
-def lineage_facts(event: Event) -> ExtractedFacts:
+def lineage_facts(event: Event, tables: LogicalTables) -> ExtractedFacts:
     """All facts of the event, by the rules for compute engines."""
     builder = FactsBuilder()
-    tables = LogicalTables(event)
     for dataset in event.inputs:
         _add_table(builder, tables.of(dataset), dataset)
     for dataset in event.outputs:
@@ -52,12 +51,12 @@ def lineage_facts(event: Event) -> ExtractedFacts:
     return ExtractedFacts(builder.facts, sql)
 
 
-def add_lineage(builder: FactsBuilder, event: Event) -> Ref | None:
+def add_lineage(builder: FactsBuilder, event: Event, tables: LogicalTables) -> Ref | None:
     """Adds only the lineage, for an event whose tables are in the builder already. Returns the SQL node, if any.
 
     A catalog is no job: what it says holds until it says otherwise.
     """
-    tables, sql = LogicalTables(event), sql_ref(event)
+    sql = sql_ref(event)
     if sql is not None:
         builder.exists(sql, _sql_props(event))
     for dataset in (*event.inputs, *event.outputs):

@@ -17,9 +17,12 @@ The first of these that applies:
      arn:aws:glue:…, `table/db/t`  (ns, ns, db, t)             as Glue names its tables
    Two different datasets never become the same table, except for a trailing slash and for a database that stands both
    in the namespace and in the name.
+
+A name that another event has linked to a table by a `symlinks` facet means that table (sink/symlinks.py).
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from platform_defs.lineage.events import Dataset, Event
@@ -55,40 +58,57 @@ _GLUE_TABLE = re.compile(r"table/(?P<schema>[^/]+)/(?P<table>[^/]+)")
 
 
 class LogicalTables:
-    """The logical tables of one event's datasets, which column lineage refers to by their physical names."""
+    """The logical tables of one event's datasets, which column lineage refers to by their physical names.
 
-    def __init__(self, event: Event) -> None:
-        self._job_namespace = event.job_namespace
+    linked: tables that names mean by the symlinks of other events. Afterwards `symlinks` has those of this event, and
+    `plain` the names that the event uses without saying what they are linked to.
+    """
+
+    def __init__(self, event: Event, linked: Mapping[Ref, Ref]) -> None:
+        self._linked = linked
         self._known: dict[tuple[str, str], Ref] = {}
+        self.symlinks: dict[Ref, Ref] = {}
+        self.plain: set[Ref] = set()
         for dataset in event.datasets:
-            key = (dataset.namespace, dataset.name)
             # the same dataset may be an input and an output, with a `symlinks` facet in only one of the two places
-            if key not in self._known or "symlinks" in dataset.facets:
-                self._known[key] = logical_table(dataset, event.job_namespace)
+            target = symlink_of(dataset, event.job_namespace)
+            if target is not None:
+                self.symlinks[table_of_name(dataset.namespace, dataset.name)] = target
+        for dataset in event.datasets:
+            self._known[dataset.namespace, dataset.name] = self._find(dataset.namespace, dataset.name)
 
     def of(self, dataset: Dataset) -> Ref:
         return self._known[dataset.namespace, dataset.name]
 
     def by_name(self, namespace: str, name: str) -> Ref:
         """The table of a dataset that column lineage refers to; the event need not have it as input or output."""
-        known = self._known.get((namespace, name))
-        return known or logical_table(Dataset(namespace, name, {}), self._job_namespace)
+        return self._known.get((namespace, name)) or self._find(namespace, name)
+
+    def _find(self, namespace: str, name: str) -> Ref:
+        own = table_of_name(namespace, name)
+        if own in self.symlinks:
+            return self.symlinks[own]
+        self.plain.add(own)
+        return self._linked.get(own, own)
 
 
-def logical_table(dataset: Dataset, job_namespace: str | None) -> Ref:
+def symlink_of(dataset: Dataset, job_namespace: str | None) -> Ref | None:
+    """The table that the dataset's `symlinks` facet says it is; a deleted facet says that it is no other."""
+    if is_deleted(dataset.facet("symlinks")):
+        return table_of_name(dataset.namespace, dataset.name)
     identifier = _table_identifier(dataset)
     if identifier is None:
-        return _table_of_name(dataset.namespace, dataset.name)
+        return None
     namespace, name = identifier
     if not namespace.startswith(SCHEME):
         in_metalake = _in_metalake_of(job_namespace, name)
         if in_metalake is not None:
             return in_metalake
-    return _table_of_name(namespace, name, is_table=True)
+    return table_of_name(namespace, name, is_table=True)
 
 
 @lru_cache(maxsize=8192)
-def _table_of_name(namespace: str, name: str, *, is_table: bool = False) -> Ref:
+def table_of_name(namespace: str, name: str, *, is_table: bool = False) -> Ref:
     """is_table: the name is known to be that of a table, even if the namespace is that of files."""
     if namespace.startswith(SCHEME):
         ref = ref_of("table", Dataset(namespace, name, {}))
@@ -140,11 +160,8 @@ def sql_name(table: Ref) -> tuple[str, ...]:
 
 
 def _table_identifier(dataset: Dataset) -> tuple[str, str] | None:
-    facet = dataset.facet("symlinks")
-    identifiers = facet.get("identifiers")
-    if is_deleted(facet) or not isinstance(identifiers, list):
-        return None
-    for item in identifiers:
+    identifiers = dataset.facet("symlinks").get("identifiers")
+    for item in identifiers if isinstance(identifiers, list) else ():
         if isinstance(item, dict) and str(item.get("type", "")).upper() == "TABLE":
             namespace, name = item.get("namespace"), item.get("name")
             if isinstance(name, str) and name.strip():

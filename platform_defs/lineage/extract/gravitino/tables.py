@@ -6,6 +6,7 @@ from typing import Any
 from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.extract.columns import schema_columns
 from platform_defs.lineage.extract.compute.lineage import add_lineage, sql_text
+from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.extract.facts_builder import ExtractedFacts, FactsBuilder
 from platform_defs.lineage.extract.gravitino.changes import INDEX, Changes
 from platform_defs.lineage.extract.gravitino.containers import drop_assets
@@ -72,7 +73,7 @@ def _add_alteration(builder: FactsBuilder, event: Event, dataset: Dataset, chang
 
 def _with_sql(builder: FactsBuilder, event: Event) -> ExtractedFacts:
     """Adds the lineage of the SQL statement that made the table, such as CREATE TABLE AS, if the event has one."""
-    sql = None if sql_text(event) is None else add_lineage(builder, event)
+    sql = None if sql_text(event) is None else add_lineage(builder, event, LogicalTables(event, {}))
     return ExtractedFacts(builder.facts, sql)
 
 

@@ -1,0 +1,115 @@
+"""The events of a group that a store lacks, ready to be written: counted, and with their names resolved."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from platform_defs.access.tenants import Tenant
+from platform_defs.graph.port import Graph
+from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.apply import EventFacts
+from platform_defs.lineage.sink.raw_events import EventKey
+from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs
+from platform_defs.lineage.sink.symlinks import EventNames, NameUse, NameWatch, ResolvedNames, resolve_names
+from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep.rebuild_requests import TenantMarks
+from platform_defs.lineage.version import Version
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedEvent:
+    """An event that is ready to be written: its tenant is known and its facts are extracted.
+
+    row: the row of `lineage_events`. run: the execution to count, if the event ran an SQL. size: bytes of its JSON.
+    The version in `event_facts` is that of the row, once the row is stored.
+    """
+
+    tenant: Tenant
+    key: EventKey
+    row: dict[str, Any]
+    event_facts: EventFacts
+    run: SqlRun | None
+    size: int
+    names: EventNames
+    # the event's time is too far in the future, so its version depends on when it arrived
+    ahead: bool = False
+
+    def with_version(self, version: Version) -> "PreparedEvent":
+        if version == self.event_facts.version:
+            return self
+        return replace(
+            self, row=self.row | {"version": version}, event_facts=replace(self.event_facts, version=version)
+        )
+
+    @property
+    def name_use(self) -> NameUse:
+        return NameUse(self.tenant.id, self.event_facts.version, self.names)
+
+    def with_linked(self, linked: Mapping[Ref, Ref]) -> "PreparedEvent":
+        if not linked:
+            return self
+        return replace(self, event_facts=replace(self.event_facts, facts=self.names.facts_with(linked)))
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrites:
+    """The events of a group that still have to be written.
+
+    waiting: events that were stored before but that the graph lacks. marks: what is on record of each tenant, as it was
+    before this group is written. rebuild: tenants whose graph must be rebuilt, because names have other meanings now.
+    """
+
+    fresh: list[PreparedEvent]
+    waiting: list[PreparedEvent]
+    counts: Counts
+    names: ResolvedNames
+    marks: Mapping[int, TenantMarks]
+    rebuild: frozenset[int] = frozenset()
+
+    @property
+    def events(self) -> list[PreparedEvent]:
+        return self.fresh + self.waiting
+
+    def watch(self) -> NameWatch:
+        """Notices later that names which this group uses have got another meaning in the meantime."""
+        uses = [event.name_use for event in self.events]
+        return NameWatch(uses, self.names.linked, {use.tenant_id: self.marks[use.tenant_id][1] for use in uses})
+
+    def by_tenant(self) -> Iterator[tuple[Tenant, list[EventFacts]]]:
+        groups: dict[int, tuple[Tenant, list[EventFacts]]] = {}
+        for event in self.events:
+            groups.setdefault(event.tenant.id, (event.tenant, []))[1].append(event.event_facts)
+        for tenant_id in sorted(groups):
+            yield groups[tenant_id]
+
+
+def find_pending(
+    connection: Connection, graph: Graph, events: Sequence[PreparedEvent], watch: NameWatch
+) -> PendingWrites:
+    """Also requests the rebuilds that symlinks make necessary, so that a crash cannot lose them."""
+    marks = rebuild_requests.read_marks(connection, {event.tenant.id for event in events} | watch.tenants)
+    changes = _symlink_changes(marks)
+    changed = watch.find_changed(connection, changes)
+    unique = {event.key: event for event in events}
+    stored = raw_events.find_stored(connection, list(unique))
+    fresh = [event for key, event in unique.items() if key not in stored]
+    waiting = [unique[key].with_version(state.version) for key, state in stored.items() if not state.applied]
+    counts = count_runs(connection, [event.run for event in fresh + waiting if event.run])
+    names = resolve_names(connection, [event.name_use for event in fresh + waiting], changes)
+    meant = [event.with_linked(linked) for event, linked in zip(fresh + waiting, names.linked, strict=True)]
+    rebuild = frozenset(changed | names.rebuild | tenants_with_tables(graph, names.new))
+    if rebuild:
+        rebuild_requests.request_rebuild(connection, rebuild)
+    return PendingWrites(meant[: len(fresh)], meant[len(fresh) :], counts, names, marks, rebuild)
+
+
+def _symlink_changes(marks: Mapping[int, TenantMarks]) -> dict[int, int]:
+    return {tenant_id: mark.symlink_changes for tenant_id, mark in marks.items()}
+
+
+def tenants_with_tables(graph: Graph, names: Mapping[int, Collection[str]]) -> set[int]:
+    """Tenants whose graph has tables of names that were linked to other tables just now."""
+    return {tenant_id for tenant_id, ids in names.items() if ids and graph.for_tenant(tenant_id).nodes(sorted(ids))}

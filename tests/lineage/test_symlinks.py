@@ -1,0 +1,244 @@
+"""A name that was linked to a table means that table, whichever events say so, in every order and on every store."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise, permutations
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, delete, select
+
+from platform_defs.graph.port import Graph
+from platform_defs.lineage.sink import symlinks
+from platform_defs.lineage.sink.opening import open_committer
+from platform_defs.lineage.sink.symlinks import Meaning, read_all
+from platform_defs.store.engine import transact
+from platform_defs.store.tables.lineage import lineage_events, lineage_symlink
+from tests.graph.conftest import GRAPHS
+from tests.lineage.deliveries import Arrival, Deliveries, true_facts
+from tests.lineage.reference import Reference
+from tests.lineage.test_merge_stores import open_graphs
+from tests.lineage.wire import dataset, run_event, schema
+
+__all__ = ["open_graphs"]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+FILES, HIVE = "hdfs://h", "hive://h:9083"
+EXAMPLES = {"sqlite": 60, "mysql": 8, "mariadb": 8, "neo4j": 8}
+
+
+@pytest.fixture(params=GRAPHS)
+def place(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def opened(
+    place: str, open_graphs: Callable[[str], Graph], migrated: dict[str, Engine]
+) -> Iterator[Callable[[], Deliveries]]:
+    """Neo4j has its rows in SQLite here."""
+    made: list[Deliveries] = []
+
+    def open_one() -> Deliveries:
+        made.append(Deliveries(migrated["sqlite" if place == "neo4j" else place], open_graphs(place)))
+        return made[-1]
+
+    yield open_one
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def deliveries(opened: Callable[[], Deliveries]) -> Deliveries:
+    return opened()
+
+
+def path(name: str, table: str | None = None, **facets: Any) -> dict[str, Any]:
+    """A dataset by its path; table: what the path is linked to, `-` if that is taken back."""
+    if table == "-":
+        facets["symlinks"] = {"_deleted": True}
+    elif table is not None:
+        facets["symlinks"] = {"identifiers": [{"namespace": HIVE, "name": table, "type": "TABLE"}]}
+    return dataset(FILES, f"/wh/{name}", **facets)
+
+
+def ran(
+    minute: float, reads: list[dict[str, Any]], writes: list[dict[str, Any]], job: str = "job", arrived: float = 1e6
+) -> Arrival:
+    time = START + timedelta(minutes=minute)
+    run = {"runId": f"{job}-{minute}"}
+    raw = run_event(
+        eventTime=time.isoformat(), run=run, job={"namespace": "n", "name": job}, inputs=reads, outputs=writes
+    )
+    return Arrival(raw, START + timedelta(minutes=arrived))
+
+
+def tables(deliveries: Deliveries) -> set[str]:
+    return {line.split('"qualifiedName": "')[1].split('"')[0] for line in deliveries.lines() if '"Table"' in line}
+
+
+def expected(deliveries: Deliveries, arrivals: list[Arrival]) -> list[str]:
+    return Reference(deliveries.tenant, true_facts(arrivals)).lines()
+
+
+def test_a_path_that_was_linked_is_the_same_table_in_the_next_event(deliveries: Deliveries) -> None:
+    fields = schema("x")
+    events = [
+        ran(1, [path("a", "s.a", schema=fields)], [path("b", "s.b", schema=fields)]),
+        ran(2, [path("a", schema=fields)], [path("b", schema=fields)]),
+        ran(3, [dataset(HIVE, "s.a")], [path("b")], job="other"),
+    ]
+    for event in events:
+        deliveries.deliver([event])
+    assert tables(deliveries) == {"s.a", "s.b"}
+    assert deliveries.rebuilds == 0
+    assert deliveries.lines() == expected(deliveries, events)
+
+
+def test_a_symlink_that_comes_late_counts_for_what_was_said_before_in_every_order(
+    opened: Callable[[], Deliveries], place: str
+) -> None:
+    lineage = {"fields": {"x": {"inputFields": [{"namespace": FILES, "name": "/wh/a", "field": "y"}]}}}
+    events = [
+        ran(1, [path("a")], [path("b", columnLineage=lineage)]),
+        ran(2, [path("a", "s.a")], []),
+        ran(3, [path("a", "s.other")], []),
+        ran(4, [path("a")], [path("c")]),
+    ]
+    orders = list(permutations(events)) if place == "sqlite" else [events[::-1], (events[3], events[0], *events[1:3])]
+    for order in orders:
+        deliveries = opened()
+        for event in order:
+            deliveries.deliver([event])
+        assert deliveries.lines() == expected(deliveries, events)
+        assert tables(deliveries) == {"s.a", "s.other", "/wh/b", "/wh/c"}
+        deliveries.rebuild()
+        assert deliveries.lines() == expected(deliveries, events)
+
+
+def test_a_symlink_is_followed_one_step_and_taking_it_back_counts(deliveries: Deliveries) -> None:
+    chain = dataset(HIVE, "s.a", symlinks={"identifiers": [{"namespace": HIVE, "name": "s.b", "type": "TABLE"}]})
+    events = [
+        ran(1, [chain], []),
+        ran(2, [path("a", "s.a")], []),
+        ran(3, [path("a")], []),
+        ran(4, [path("a", "-")], []),
+    ]
+    for event in events:
+        deliveries.deliver([event])
+    assert deliveries.lines() == expected(deliveries, events)
+    assert tables(deliveries) == {"s.b", "s.a", "/wh/a"}
+
+
+def test_what_a_name_means_outlives_the_events_that_said_so(deliveries: Deliveries) -> None:
+    deliveries.deliver([ran(1, [path("a", "s.a")], [])])
+    deliveries.committer.flush()
+    own = lineage_events.c.tenant_id == deliveries.tenant.id
+    transact(deliveries.engine, lambda connection: connection.execute(delete(lineage_events).where(own)))
+    deliveries.deliver([ran(2, [path("a")], [path("b")])])
+    assert tables(deliveries) == {"s.a", "/wh/b"}
+    deliveries.rebuild()
+    assert tables(deliveries) == {"s.a", "/wh/b"}
+
+
+def test_a_name_that_is_linked_by_another_process_while_a_group_is_written_is_found(deliveries: Deliveries) -> None:
+    """Neither process sees the other's event while it writes its own."""
+    plain, linked = ran(1, [path("a")], [path("b")]), ran(2, [path("a", "s.a")], [])
+    other = open_committer(deliveries.engine, deliveries.graph)
+    deliveries.committer.commit([deliveries.prepare(plain)])
+    # as if the other process had looked for the table of the path before this process wrote it
+    with pytest.MonkeyPatch.context() as patched:
+        for module in ("pending", "commit"):
+            patched.setattr(f"platform_defs.lineage.sink.{module}.tenants_with_tables", lambda *_: set())
+        assert not other.commit([deliveries.prepare(linked)]).rebuild
+    other.flush()
+    other.close()
+    assert tables(deliveries) == {"/wh/a", "s.a", "/wh/b"}
+    deliveries.recover()
+    assert deliveries.lines() == expected(deliveries, [plain, linked])
+
+
+def test_engines_that_never_agree_what_a_path_is_cost_a_bounded_row_and_no_rebuild(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(symlinks, "MAX_CHANGES", 6)
+    events = [
+        ran(minute, [path("a", "s.a" if minute % 2 else "s.b")], []) for minute in (1, 3, 2, 5, 4, 7, 6, 9, 8, 10)
+    ]
+    for event in events:
+        deliveries.deliver([event])
+    assert deliveries.rebuilds == 0
+    (meaning,) = read_all(deliveries.engine, deliveries.tenant.id).values()
+    assert len(meaning.changes) == 6
+    assert tables(deliveries) == {"s.a", "s.b"}
+
+
+def test_a_tenant_without_symlinks_costs_no_lookup_of_names(deliveries: Deliveries) -> None:
+    deliveries.deliver([ran(1, [path("a")], [path("b")])])
+    query = select(lineage_symlink).where(lineage_symlink.c.tenant_id == deliveries.tenant.id)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(symlinks, "read_meanings", lambda *_: pytest.fail("looked up names"))
+        deliveries.deliver([ran(2, [path("a")], [path("b")])])
+    with deliveries.engine.connect() as connection:
+        assert not connection.execute(query).all()
+
+
+def test_only_changes_of_the_meaning_are_kept() -> None:
+    a, b = (symlinks.Ref("table", ("m", "c", "s", name)) for name in ("a", "b"))
+    versions = [symlinks.Version(f"{at:032x}") for at in range(9)]
+    meaning = Meaning().with_symlinks([(versions[4], b), (versions[2], a), (versions[3], a)])
+    assert meaning.changes == ((versions[2], a), (versions[4], b))
+    assert [meaning.at(version) for version in versions[1:6]] == [a, a, a, b, b]
+
+
+_name = st.sampled_from(["a", "b"])
+_dataset = st.builds(
+    path,
+    _name,
+    st.sampled_from([None, None, None, "s.a", "s.b", "-"]),
+    schema=st.sampled_from([schema("x"), schema("x", "y"), {}]),
+)
+_hive = st.builds(dataset, st.just(HIVE), st.sampled_from(["s.a", "s.b"]))
+_lineage = st.builds(
+    lambda source, column: {
+        "columnLineage": {
+            "fields": {"x": {"inputFields": [{"namespace": FILES, "name": f"/wh/{source}", "field": column}]}}
+        }
+    },
+    _name,
+    st.sampled_from(["x", "y"]),
+)
+
+
+@st.composite
+def _arrivals(draw: st.DrawFn) -> list[list[Arrival]]:
+    """Some events are of the far future: these are ordered by their arrival, which is between those of others."""
+    events: list[Arrival] = []
+    for minute in range(draw(st.integers(2, 6))):
+        ahead = draw(st.integers(0, 3)) == 0
+        write = draw(_dataset)
+        write["facets"] = {**write["facets"], **draw(st.sampled_from([{}, draw(_lineage)]))}
+        time = minute + 60 * 24 * 365 if ahead else minute
+        arrived = draw(st.integers(0, 6)) + 0.5 if ahead else 1e6
+        events.append(ran(time, [draw(_dataset | _hive)], [write], job=draw(st.sampled_from("jk")), arrived=arrived))
+    arriving = draw(st.permutations([*events, *draw(st.lists(st.sampled_from(events), max_size=2))]))
+    cuts = sorted({0, len(arriving), *draw(st.lists(st.integers(1, len(arriving)), max_size=4))})
+    return [list(arriving[begin:end]) for begin, end in pairwise(cuts)]
+
+
+def test_late_symlinks_and_future_times_in_any_order_end_in_the_reference_and_in_the_rebuild(
+    opened: Callable[[], Deliveries], place: str
+) -> None:
+    @settings(max_examples=EXAMPLES[place], deadline=None, suppress_health_check=list(HealthCheck))
+    @given(_arrivals())
+    def same(groups: list[list[Arrival]]) -> None:
+        deliveries = opened()
+        for group in groups:
+            deliveries.deliver(group)
+        wanted = expected(deliveries, [one for group in groups for one in group])
+        assert deliveries.lines() == wanted
+        deliveries.rebuild()
+        assert deliveries.lines() == wanted
+
+    same()
