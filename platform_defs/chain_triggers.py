@@ -16,7 +16,7 @@ from platform_defs.arrivals.op_time import batch_of, satisfying_names
 from platform_defs.chains.definitions import Chain, find_chain
 from platform_defs.chains.errors import ChainsError, Conflict
 from platform_defs.chains.runs.starting import start_chain
-from platform_defs.chains.triggers import OP_TIME, CronTrigger, TableTrigger, Trigger, parse_triggers
+from platform_defs.chains.triggers import OP_TIME, TABLE_TRIGGER, CronTrigger, TableTrigger, Trigger, parse_triggers
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import metrics_etl_log
@@ -89,7 +89,7 @@ def start_arrived(
                 chain_id,
                 params={**trigger.params, OP_TIME: batch},
                 actor=ACTOR,
-                trigger=f"table {arrival.table_name} {batch}"[:255],
+                trigger=f"{TABLE_TRIGGER}{arrival.table_name} {batch}"[:255],
                 run_id=_arrival_run_id(chain_id, trigger, arrival),
             )
         except Conflict as error:

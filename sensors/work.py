@@ -40,7 +40,7 @@ from platform_defs.work import leases, rows, runners
 from platform_defs.work.definition_versions import read_digest
 from platform_defs.work.each import for_each
 from platform_defs.work.errors import TickFailed, WorkError
-from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.jobs import FORMER_TAGS, WORK_TAG
 from platform_defs.work.rows import LAUNCHED_RUNS, EndedBy, Status, Work
 from platform_defs.work.sensor_ticks import note_tick
 from platform_defs.work.stuck import HANDOVER
@@ -173,11 +173,12 @@ def _close_ended_rows(context: SensorEvaluationContext, engine: Engine) -> list[
     handed_over = leases.rows_handed_to_dagster(engine)
     if not handed_over:
         return []
-    of_these_rows = RunsFilter(tags={WORK_TAG: [str(row.id) for row in handed_over]})
+    ids = [str(row.id) for row in handed_over]
     runs: dict[str, list[DagsterRun]] = defaultdict(list)
-    for run in context.instance.get_runs(of_these_rows):
-        if run.parent_run_id is None:  # A re-execution has the tag of its parent, but is a launch of its own.
-            runs[run.tags[WORK_TAG]].append(run)
+    for tag in (WORK_TAG, FORMER_TAGS[WORK_TAG]):
+        for run in context.instance.get_runs(RunsFilter(tags={tag: ids})):
+            if run.parent_run_id is None:  # A re-execution has the tag of its parent, but is a launch of its own.
+                runs[run.tags[tag]].append(run)
 
     patience = HANDOVER_WITH_RUNNER if runners.living_runners(engine) else HANDOVER
 

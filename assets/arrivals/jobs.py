@@ -11,7 +11,7 @@ from platform_defs.arrivals.errors import ArrivalsError
 from platform_defs.arrivals.executions.model_run import run_for_operator, run_for_work
 from platform_defs.arrivals.retention import forget_old_rows
 from platform_defs.settings import Settings
-from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.jobs import WORK_TAG, tag_of
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
 from resources.model_execution import ModelExecutionResource
@@ -31,7 +31,7 @@ def execute_model(context: OpExecutionContext, config: BatchConfig, model_execut
     """Executes a model for a batch: runs its query, replaces the values, closes the task and writes the deliveries."""
     environment = model_execution.environment
     # A re-execution has the tags of its parent run, whose row of work is closed: it counts as an operator's launch.
-    work_id = context.run.tags.get(WORK_TAG) if context.run.parent_run_id is None else None
+    work_id = tag_of(context.run.tags, WORK_TAG) if context.run.parent_run_id is None else None
     try:
         if work_id is None:
             result = run_for_operator(environment, config.model_id, config.op_time, context.run_id)

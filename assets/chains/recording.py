@@ -10,12 +10,15 @@ from assets.chains.driving import opened_engine
 from assets.chains.job_building import build_job
 from assets.chains.names import CHAIN_ID_TAG, CHAIN_TAG, VERSION_TAG, aliases, job_name
 from platform_defs.chains.dag import parse_snapshot
+from platform_defs.chains.runs.drives import STARTED
 from platform_defs.chains.runs.queries import get_run, list_drives
 from platform_defs.chains.runs.whole_run import node_statuses
 from platform_defs.chains.states import NodeStatus
+from platform_defs.chains.triggers import TABLE_TRIGGER
 from platform_defs.runner.recorded_runs import PreparedRun
 from platform_defs.store.engine import read
 from platform_defs.store.tables.chains import job_chain_definition
+from platform_defs.work.jobs import OPERATOR, RECOVERY, TRIGGER_TAG
 
 # The job of the run that this process records and then executes.
 _built: dict[str, JobDefinition] = {}
@@ -30,16 +33,29 @@ def prepare_run(instance: DagsterInstance, engine: Engine, payload: Mapping[str,
     statuses = read(engine, lambda connection: node_statuses(connection, run_id))
     alias_of = aliases(dag.by_id)
     left = [alias_of[node.id] for node in dag.in_order if statuses[node.id] is not NodeStatus.SUCCESS]
-    earlier = [drive.dagster_run_id for drive in list_drives(engine, run_id) if drive.drive_no < drive_no]
+    drives = list_drives(engine, run_id)
+    earlier = [drive.dagster_run_id for drive in drives if drive.drive_no < drive_no]
     recorded = [dagster_run_id for dagster_run_id in earlier if instance.has_run(dagster_run_id)]
     return PreparedRun(
         job=build_reconstructable_job(__name__, "job_of_run", (run_id,)),
         job_name=name,
-        tags=_job_tags(run),
+        tags={**_job_tags(run), TRIGGER_TAG: next(who_asked(run, d) for d in drives if d.drive_no == drive_no)},
         step_keys=left if 0 < len(left) < len(statuses) else None,
         parent_run_id=recorded[-1] if recorded else None,
         root_run_id=recorded[0] if recorded else None,
     )
+
+
+def who_asked(run: Row[Any], drive: Row[Any]) -> str:
+    """Who asked for this drive: whatever started the run, or what somebody did to it afterwards."""
+    if drive.reason == RECOVERY:
+        return RECOVERY
+    if drive.reason != STARTED:
+        return f"{OPERATOR} ({drive.reason})"
+    actor, trigger = run.actor or OPERATOR, run.trigger_text or OPERATOR
+    if trigger.startswith(TABLE_TRIGGER):
+        return f"arrival of {trigger.removeprefix(TABLE_TRIGGER)}"
+    return {"api": f"{actor} (API)", "command": actor, "ui": actor}.get(trigger, trigger)
 
 
 def job_of_run(run_id: str) -> JobDefinition:

@@ -15,7 +15,7 @@ from platform_defs.chains.kinds_of_work import CHAIN_RUN_TAG
 from platform_defs.chains.runs.drives import Drive
 from platform_defs.chains.runs.starting import start_chain
 from platform_defs.runner import parking
-from platform_defs.work.jobs import OPERATOR, TRIGGER_TAG, WORK_TAG
+from platform_defs.work.jobs import OPERATOR, TRIGGER_TAG, WORK_TAG, tag_of
 
 
 def start_from_ui(
@@ -29,7 +29,7 @@ def start_from_ui(
     try:
         chain = get_chain(engine, chain_id)
         _check_steps(chain.name, {node["id"] for node in chain.dag_json["nodes"]}, set(plan.step_keys_to_execute))
-        trigger = run.tags.get(TRIGGER_TAG, "ui")
+        trigger = tag_of(run.tags, TRIGGER_TAG) or "ui"
         started = start_chain(
             engine, chain_id, params=params, actor=OPERATOR, trigger=trigger, dagster_run_id=run.run_id
         )

@@ -11,6 +11,8 @@ MOST_TRIGGERS = 20
 LONGEST_TABLE = 255
 # the parameter of a run that an arrival started: the batch of the table
 OP_TIME = "opTime"
+# Begins what a run says of its start if the arrival of a table started it.
+TABLE_TRIGGER = "table "
 
 
 @dataclass(frozen=True)

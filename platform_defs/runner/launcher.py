@@ -15,17 +15,15 @@ from sqlalchemy import Engine
 from platform_defs.ingest.kinds_of_work import ASSET_PREFIX
 from platform_defs.runner.closing import close_run_and_row
 from platform_defs.runner.launched_runs import launch_payload, source_of_run
+from platform_defs.runner.recorded_runs import trigger_of
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine, read
 from platform_defs.work import leases, rows, runners
 from platform_defs.work.definition_versions import for_runs, read_versions
-from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.jobs import CODE_SERVER_TAG, TRIGGER_TAG, WORK_TAG, tag_of
 from platform_defs.work.processes import ProcessId, listener
 from platform_defs.work.rows import DAGSTER_RUN, INGEST_RUN, EndedBy, Status
 from platform_defs.work.wake import wake
-
-# The tag of a run that started without the runner: the code server whose process executes it.
-CODE_SERVER_TAG = "platform/code_server"
 
 
 @cache
@@ -41,7 +39,7 @@ def _is_of_ingest(run: DagsterRun) -> bool:
 
 def _is_of_handed_over_row(run: DagsterRun) -> bool:
     """Whether Dagster made the run for a row of work. A re-execution, which has the same tags, is a new launch."""
-    return WORK_TAG in run.tags and run.parent_run_id is None
+    return tag_of(run.tags, WORK_TAG) is not None and run.parent_run_id is None
 
 
 class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
@@ -102,7 +100,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
 
     def _give_to_its_row(self, run: DagsterRun) -> bool:
         """Queues the row for which Dagster made the run, with this run; False if the row does not wait for one."""
-        work_id = int(run.tags[WORK_TAG])
+        work_id = int(tag_of(run.tags, WORK_TAG) or 0)
         before = rows.get(self._engine, work_id).run_id
         if leases.take_back_from_dagster(self._engine, work_id, run.run_id) is None:
             return False
@@ -113,13 +111,13 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         return True
 
     def _note_code_server(self, run: DagsterRun) -> None:
-        """Notes which process will execute a cold run, so that its death is noticed; only a process of this machine."""
+        """Notes who asked for a cold run, and which process of this machine will execute it, to notice its death."""
         origin = run.remote_job_origin
         location = None if origin is None else origin.repository_origin.code_location_origin
         port = location.port if isinstance(location, GrpcServerCodeLocationOrigin) else None
         server = None if port is None else listener(port)
-        if server is not None:
-            self._instance.add_run_tags(run.run_id, {CODE_SERVER_TAG: server.full_name})
+        executed_by = {} if server is None else {CODE_SERVER_TAG: server.full_name}
+        self._instance.add_run_tags(run.run_id, {TRIGGER_TAG: trigger_of(run), **executed_by})
 
     def terminate(self, run_id: str) -> bool:
         run = self._instance.get_run_by_id(run_id)
@@ -149,7 +147,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         if GRPC_INFO_TAG in run.tags:
             # The process of a cold run belongs to the code server, which reports its end itself, unless it dies too.
-            server = ProcessId.on_this_machine(run.tags.get(CODE_SERVER_TAG, ""))
+            server = ProcessId.on_this_machine(tag_of(run.tags, CODE_SERVER_TAG) or "")
             if server is not None and not server.is_alive():
                 return CheckRunHealthResult(WorkerStatus.FAILED, f"code server {server.pid}, which executed it, died")
             return CheckRunHealthResult(WorkerStatus.RUNNING, "cold run of the code server")

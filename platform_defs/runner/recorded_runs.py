@@ -28,7 +28,7 @@ from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
 from platform_defs.work.errors import UnknownKind
-from platform_defs.work.jobs import OPERATOR, TRIGGER_TAG, JobLaunch
+from platform_defs.work.jobs import OPERATOR, TRIGGER_TAG, JobLaunch, tag_of
 from platform_defs.work.rows import LAUNCHED_RUNS, Work
 
 
@@ -91,8 +91,9 @@ def trigger_of(run: DagsterRun) -> str:
     """Why the run was made, for runs whose launch does not say it: Dagster's own tags tell."""
     if run.parent_run_id is not None:
         return OPERATOR  # re-executed in the UI, with the tags of its parent
-    if TRIGGER_TAG in run.tags:
-        return run.tags[TRIGGER_TAG]
+    said = tag_of(run.tags, TRIGGER_TAG)
+    if said is not None:
+        return said
     if BACKFILL_ID_TAG in run.tags:
         return OPERATOR
     for tag, what in ((SENSOR_NAME_TAG, "sensor"), (SCHEDULE_NAME_TAG, "schedule")):

@@ -178,8 +178,11 @@ def test_a_failed_batch_is_a_failed_partition_with_its_run_and_is_run_again_from
     failed = logged_tasks(platform.engine, "UI-02", HOURS[0])[0]
     page.get_by_role("link", name=failed.run_id[:8]).click()
     expect(page.get_by_text("no such table: UI_STOCK_D").first).to_be_visible(timeout=PATIENCE_MS)
-    assert platform.tags(failed.run_id)["platform/trigger"] == "arrival of UI_STOCK_D"
     picture(page, tmp_path, "arrivals-failed-run")
+    page.goto(f"{ui}/runs?q[0]=id:{failed.run_id}")
+    expect(page.get_by_text("arrival of UI_STOCK_D").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Manually launched")).to_have_count(0)
+    picture(page, tmp_path, "arrivals-who-asked")
     page.goto(f"{ui}/assets/models/UI-02?view=checks")
     expect(page.get_by_text(f"batch {HOURS[0]} failed (task {failed.id})").first).to_be_visible(timeout=PATIENCE_MS)
     _runs_what_failed(platform, ui, page, tmp_path)

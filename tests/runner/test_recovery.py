@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
-from dagster._core.storage.tags import GRPC_INFO_TAG, RUN_KEY_TAG
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
+from dagster._core.storage.tags import GRPC_INFO_TAG, RUN_KEY_TAG, USER_TAG, TagType, get_tag_type
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
 from platform_defs import dagster_instance
-from platform_defs.runner.launcher import CODE_SERVER_TAG
+from platform_defs.runner.recorded_runs import trigger_of
 from platform_defs.runner.release import release_row, whoami
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
@@ -22,7 +22,7 @@ from platform_defs.store.tables.work import work as table
 from platform_defs.upgrade import upgrade_stores
 from platform_defs.work import leases, rows, runners
 from platform_defs.work.errors import TickFailed, WorkError
-from platform_defs.work.jobs import WORK_TAG
+from platform_defs.work.jobs import CODE_SERVER_TAG, WORK_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import EndedBy, Status
 from sensors.work import work_recovery
@@ -98,18 +98,50 @@ def test_while_a_runner_is_alive_nothing_is_handed_over(engine: Engine, instance
 
 
 @pytest.mark.parametrize(
-    ("ended", "expected"),
-    [(DagsterRunStatus.SUCCESS, Status.SUCCEEDED), (DagsterRunStatus.FAILURE, Status.FAILED)],
+    ("tag", "ended", "expected"),
+    [
+        (WORK_TAG, DagsterRunStatus.SUCCESS, Status.SUCCEEDED),
+        (WORK_TAG, DagsterRunStatus.FAILURE, Status.FAILED),
+        # a run of the release before, which the upgrade found at work
+        ("platform/work", DagsterRunStatus.SUCCESS, Status.SUCCEEDED),
+    ],
 )
 def test_the_row_is_closed_with_the_run_that_was_made_for_it(
-    engine: Engine, instance: DagsterInstance, ended: DagsterRunStatus, expected: Status
+    engine: Engine, instance: DagsterInstance, tag: str, ended: DagsterRunStatus, expected: Status
 ) -> None:
     row = waiting_row(engine)
     tick(instance)
-    run = create_run_for_test(instance, job_name="selfcheck", status=ended, tags={WORK_TAG: str(row.id)})
+    run = create_run_for_test(instance, job_name="selfcheck", status=ended, tags={tag: str(row.id)})
     tick(instance)
     closed = rows.get(engine, row.id)
     assert (closed.status, closed.run_id) == (expected, run.run_id)
+
+
+def test_the_ui_shows_who_asked_for_a_run_and_hides_what_only_the_recovery_reads(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    waiting_row(engine)
+    [request] = tick(instance)
+    assert isinstance(request, RunRequest)
+    shown = {name: value for name, value in request.tags.items() if get_tag_type(name) is not TagType.HIDDEN}
+    assert shown == {USER_TAG: "operator"}
+
+
+@pytest.mark.parametrize(
+    ("tags", "parent", "expected"),
+    [
+        ({}, None, "operator"),
+        ({"user": "arrival of A"}, None, "arrival of A"),
+        ({"platform/trigger": "arrival of A"}, None, "arrival of A"),
+        ({"user": "arrival of A"}, "another", "operator"),
+        ({"dagster/sensor_name": "planner"}, None, "sensor planner"),
+        ({"dagster/schedule_name": "nightly"}, None, "schedule nightly"),
+        ({"dagster/schedule_name": "nightly", "dagster/backfill": "abc"}, None, "operator"),
+    ],
+)
+def test_a_run_that_dagster_made_says_who_asked_for_it(tags: dict[str, str], parent: str | None, expected: str) -> None:
+    run = DagsterRun("job", tags=tags, parent_run_id=parent, root_run_id=parent)
+    assert trigger_of(run) == expected
 
 
 def test_a_row_whose_run_never_came_to_be_waits_again(engine: Engine, instance: DagsterInstance) -> None:

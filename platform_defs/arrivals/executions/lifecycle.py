@@ -73,7 +73,7 @@ def queue_executions(
     """Queues an execution of each batch that has none under way; returns the ids of the new tasks.
 
     An execution that is queued and waits for a time of its own, after a death or because its source was down, starts at
-    once instead, and is returned too. `triggers` are the texts that the tag `platform/trigger` of the runs shall have;
+    once instead, and is returned too. `triggers` are the texts that the tag `user` of the runs shall have;
     by default the one of `why`.
 
     The batches' rows in `metrics_model_running` stay locked until the caller's transaction ends. Whoever closes an

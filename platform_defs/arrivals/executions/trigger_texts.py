@@ -1,4 +1,4 @@
-"""Why an execution was made, as the tag `platform/trigger` of its run says it."""
+"""Why an execution was made, as the tag `user` of its run says it."""
 
 from platform_defs.arrivals.executions.task_log import Trigger
 from platform_defs.arrivals.readiness import Standing

@@ -13,6 +13,9 @@ from platform_defs.store.tables.work import work
 from platform_defs.work import leases, rows
 from platform_defs.work.rows import OPEN_STATUSES
 
+# Why the first drive of a run exists; later ones name what was done to the run.
+STARTED = "start"
+
 
 @dataclass(frozen=True)
 class Drive:

@@ -14,7 +14,7 @@ from platform_defs.chains.errors import Conflict, InvalidChain
 from platform_defs.chains.job_definitions import find_job, find_jobs
 from platform_defs.chains.json_values import MEBIBYTE, json_problem
 from platform_defs.chains.request_keys import RequestKey, claim_key
-from platform_defs.chains.runs.drives import Drive, begin_drive, lock_run
+from platform_defs.chains.runs.drives import STARTED, Drive, begin_drive, lock_run
 from platform_defs.chains.states import RunStatus
 from platform_defs.chains.validation import MAX_JOB_NAME, read_dag
 from platform_defs.store.engine import transact
@@ -158,7 +158,7 @@ def write_run(connection: Connection, run_id: str, new: NewRun, dagster_run_id: 
     nodes = [{"run_id": run_id, "node_id": node["id"]} for node in new.snapshot["nodes"]]
     connection.execute(insert(job_run_node), nodes)
     row = connection.execute(select(job_run).where(job_run.c.run_id == run_id)).one()
-    drive = begin_drive(connection, row, "start", dagster_run_id=dagster_run_id)
+    drive = begin_drive(connection, row, STARTED, dagster_run_id=dagster_run_id)
     after = {"chainId": new.chain_id, "jobId": new.job_id, "version": new.chain_version, "trigger": new.trigger}
     audit.record(
         connection, actor=new.actor, action="run.start", object_id=run_id, after={**after, "params": new.params}

@@ -13,14 +13,17 @@ from dagster._grpc.impl import core_execute_run
 from assets.chains.jobs import chain_run
 from assets.chains.loading import chain_jobs, load_enabled_chains
 from assets.chains.names import CHAIN_ID_TAG, VERSION_TAG
+from assets.chains.recording import who_asked
 from platform_defs.chain_nodes.catalogue import all_node_types
 from platform_defs.chains.definitions import update_chain
 from platform_defs.chains.kinds_of_work import CHAIN_RUN_TAG
 from platform_defs.chains.runs import operations
-from platform_defs.chains.runs.queries import get_run, list_nodes
+from platform_defs.chains.runs.queries import get_run, list_drives, list_nodes
+from platform_defs.chains.runs.starting import start_chain
 from platform_defs.runner import parking
 from platform_defs.runner.kinds_of_work import job_launch
 from platform_defs.work import leases, rows
+from platform_defs.work.jobs import TRIGGER_TAG
 from tests.chains.dagster.shown import Shown, needs_file, print_node, shell, shown
 from tests.waiting import until
 
@@ -38,6 +41,7 @@ def test_a_run_is_recorded_with_its_graph_its_tags_and_what_its_nodes_print(plat
     assert run.status is DagsterRunStatus.SUCCESS
     assert run.job_name.startswith("chain_nightly_load_")
     assert run.tags[CHAIN_RUN_TAG] == run_id
+    assert run.tags[TRIGGER_TAG] == "test"
     assert (run.tags[CHAIN_ID_TAG], run.tags[VERSION_TAG]) == (chain.chain_id, "1")
     snapshot = platform.instance.get_job_snapshot(str(run.job_snapshot_id))
     nodes = [item.node_name for item in snapshot.dep_structure_snapshot.node_invocation_snaps]
@@ -45,6 +49,26 @@ def test_a_run_is_recorded_with_its_graph_its_tags_and_what_its_nodes_print(plat
     assert "a" in nodes
     assert platform.step(run, "a") == ["STEP_START", "STEP_OUTPUT", "STEP_SUCCESS"]
     assert "I am a" in platform.logged(run)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "expected"),
+    [
+        ("api", "airflow (API)"),
+        ("command", "airflow"),
+        ("schedule 0 2 * * * UTC", "schedule 0 2 * * * UTC"),
+        ("table ORDERS 20260301", "arrival of ORDERS 20260301"),
+        ("node a of run 1", "node a of run 1"),
+    ],
+)
+def test_a_run_says_who_asked_for_it(platform: Shown, trigger: str, expected: str) -> None:
+    chain = platform.chain(f"asked {trigger}", [print_node("a")])
+    started = start_chain(platform.engine, chain.chain_id, params={}, actor="airflow", trigger=trigger)
+    run = get_run(platform.engine, started.run_id)
+    (drive,) = list_drives(platform.engine, started.run_id)
+    assert who_asked(run, drive) == expected
+    operations.stop_run(platform.engine, started.run_id, actor="test")
+    platform.execute_queued()
 
 
 def test_a_failed_node_fails_the_dagster_run_and_a_retry_is_a_further_one_of_the_same_root(
@@ -61,6 +85,7 @@ def test_a_failed_node_fails_the_dagster_run_and_a_retry_is_a_further_one_of_the
     (second,) = platform.execute_queued()
     assert second.status is DagsterRunStatus.SUCCESS
     assert (second.parent_run_id, second.root_run_id) == (first.run_id, first.run_id)
+    assert second.tags[TRIGGER_TAG] == "operator (retry)"
     assert {step for step, _ in platform.events(second)} == {"bad", "c"}
     assert get_run(platform.engine, run_id).status == "SUCCESS"
 
