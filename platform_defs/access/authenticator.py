@@ -73,7 +73,8 @@ class Authenticator:
         tenant = self._tenant_of(assertion)
         mark_used(self._engine, assertion)
         self._delete_expired_sometimes()
-        return Principal("assertion", assertion.subject, assertion.scopes, assertion.source_type, tenant)
+        source_type, name = assertion.source_type, assertion.tenant_name
+        return Principal("assertion", assertion.subject, assertion.scopes, source_type, tenant, name)
 
     def _tenant_of(self, assertion: Assertion) -> Tenant | None:
         """The tenant as it is on record; a tenant that is not on record must come with its code and name."""

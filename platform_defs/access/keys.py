@@ -16,7 +16,7 @@ from sqlalchemy.sql import Select
 
 from platform_defs.access.errors import KeyRefused, KeyRequestError
 from platform_defs.access.principal import SCOPES, Principal, SourceType, unknown_scopes
-from platform_defs.access.tenants import Tenant, find_tenant
+from platform_defs.access.tenants import Tenant, find_tenant, tenant_of_row
 from platform_defs.canonical import sha256_hex
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
@@ -141,12 +141,12 @@ def verify_key(engine: Engine, key: str) -> Principal:
 
 
 def _select_keys() -> Select[Any]:
-    columns = (api_keys, tenants.c.tenant_code, tenants.c.tenant_name)
+    columns = (api_keys, tenants.c.tenant_code, tenants.c.tenant_name, tenants.c.name_version)
     return select(*columns).outerjoin(tenants, tenants.c.tenant_id == api_keys.c.tenant_id)
 
 
 def _key_from_row(row: Any) -> StoredKey:
-    tenant = None if row.tenant_code is None else Tenant(row.tenant_id, row.tenant_code, row.tenant_name)
+    tenant = None if row.tenant_code is None else tenant_of_row(row)
     return StoredKey(
         public_id=row.public_id,
         key_hash=row.key_hash,

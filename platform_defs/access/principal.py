@@ -32,13 +32,17 @@ class SourceType(StrEnum):
 
 @dataclass(frozen=True)
 class Principal:
-    """An authenticated caller; `tenant` is the tenant of its credential, None if the credential names none."""
+    """An authenticated caller; `tenant` is the tenant of its credential, None if the credential names none.
+
+    tenant_name: the name that the credential itself says the tenant has, which may differ from the record.
+    """
 
     kind: Literal["key", "assertion", "open"]
     name: str
     scopes: frozenset[str]
     source_type: SourceType | None = None
     tenant: Tenant | None = None
+    tenant_name: str | None = None
 
     def may(self, scope: str) -> bool:
         return scope in self.scopes

@@ -1,7 +1,5 @@
 """`platform tenants`: put tenants on record and list them."""
 
-from dataclasses import asdict
-
 import click
 
 from platform_defs.access.tenants import Tenant, add_tenant, list_tenants
@@ -35,5 +33,5 @@ def list_(as_json: bool) -> None:
     """List the tenants on record."""
     with open_database() as engine:
         tenants = list_tenants(engine)
-    rows = [asdict(tenant) for tenant in tenants]
+    rows = [{"id": tenant.id, "code": tenant.code, "name": tenant.name} for tenant in tenants]
     print_rows(rows, as_json=as_json, nothing="no tenants yet; `platform tenants add` puts one on record")

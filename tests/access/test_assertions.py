@@ -48,7 +48,8 @@ def test_a_valid_assertion_names_the_source_and_its_tenant(
     token = current.sign(tenantId="7", tenantCode="acme", tenantName="Acme", sourceType="COMPUTE_ENGINE")
     principal = Authenticator(engine, gateway).authenticate_assertion(token, method="POST", path=PATH)
     acme = Tenant(7, "acme", "Acme")
-    assert principal == Principal("assertion", "spark-prod", frozenset({"lineage:write"}), SourceType.COMPUTE, acme)
+    scopes = frozenset({"lineage:write"})
+    assert principal == Principal("assertion", "spark-prod", scopes, SourceType.COMPUTE, acme, "Acme")
 
 
 @pytest.mark.parametrize(

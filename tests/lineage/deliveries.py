@@ -62,8 +62,8 @@ class Deliveries:
         self.committer = open_committer(engine, graph)
         self._intake = Intake(KnownTenants(engine))
 
-    def prepare(self, arrival: Arrival) -> PreparedEvent:
-        principal = Principal("key", "test", frozenset(), arrival.source, self.tenant)
+    def prepare(self, arrival: Arrival, principal: Principal | None = None) -> PreparedEvent:
+        principal = principal or Principal("key", "test", frozenset(), arrival.source, self.tenant)
         made = self._intake.prepare(principal, arrival.raw).prepared.with_version(arrival.version)
         return replace(made, ahead=is_ahead(made.row["event_time"], arrival.at))
 

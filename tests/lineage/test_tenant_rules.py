@@ -125,7 +125,7 @@ def test_a_credential_without_source_type_leaves_it_to_the_event(raw: dict[str, 
 
 
 def test_a_compute_key_decides_even_if_the_event_looks_like_gravitinos() -> None:
-    assert resolved(COMPUTE, created(), ACME) == ResolvedTenant(ACME, False, SourceType.COMPUTE)
+    assert resolved(COMPUTE, created(), ACME) == ResolvedTenant(ACME, False, SourceType.COMPUTE, "Acme")
 
 
 def test_a_compute_credential_without_tenant_cannot_take_one_from_a_facet() -> None:
@@ -144,9 +144,9 @@ def test_an_open_door_means_the_demo_tenant() -> None:
 
 
 def test_a_tenant_is_recorded_when_a_facet_first_says_id_code_and_name() -> None:
-    assert resolved(GRAVITINO, created()) == ResolvedTenant(ACME, True, SourceType.GRAVITINO)
-    assert resolved(GRAVITINO, created(tenant="7")) == ResolvedTenant(ACME, True, SourceType.GRAVITINO)
-    assert resolved(GRAVITINO, created(), ACME) == ResolvedTenant(ACME, False, SourceType.GRAVITINO)
+    assert resolved(GRAVITINO, created()) == ResolvedTenant(ACME, True, SourceType.GRAVITINO, "Acme")
+    assert resolved(GRAVITINO, created(tenant="7")) == ResolvedTenant(ACME, True, SourceType.GRAVITINO, "Acme")
+    assert resolved(GRAVITINO, created(), ACME) == ResolvedTenant(ACME, False, SourceType.GRAVITINO, "Acme")
 
 
 def test_a_tenant_of_an_assertion_that_is_not_on_record_is_recorded_too() -> None:

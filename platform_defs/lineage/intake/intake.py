@@ -1,6 +1,6 @@
 """Prepares one event for the sink: parses it, decides its tenant, extracts its facts, builds its row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from platform_defs.access.errors import TenantError
 from platform_defs.access.principal import Principal
@@ -43,13 +43,15 @@ class Intake:
         key = EventKey(tenant.id, fingerprint(tenant.id, event))
         arrival = now()
         version = version_at_arrival(event.event_time, arrival, event.payload_hash)
+        named = replace(tenant, name=resolved.said_name or tenant.name)
         run = None
         if extraction.sql is not None and event.run_id is not None:
             run = SqlRun(tenant.id, extraction.sql.id, event.run_id)
         prepared = PreparedEvent(
             tenant=tenant,
             key=key,
-            row=event_row(tenant, event, key.fingerprint, resolved.source_type, version),
+            row=event_row(named, event, key.fingerprint, resolved.source_type, version),
+            said_name=resolved.said_name,
             event_facts=EventFacts(version, extraction.facts),
             run=run,
             size=event.size,

@@ -4,7 +4,7 @@ import time
 
 from sqlalchemy import ColumnElement, Engine, select
 
-from platform_defs.access.tenants import Tenant, add_tenant
+from platform_defs.access.tenants import Tenant, add_tenant, tenant_of_row
 from platform_defs.store.engine import read
 from platform_defs.store.tables.access import tenants
 
@@ -29,14 +29,17 @@ class KnownTenants:
         return self._remember(self._find(tenants.c.tenant_code == code))
 
     def record(self, tenant: Tenant) -> None:
-        """Records the tenant. Raises TenantError if another process has recorded a contradicting tenant first."""
-        add_tenant(self._engine, tenant)
+        """Records the tenant. Raises TenantError if another process has recorded a contradicting tenant first.
+
+        Another name is no contradiction: the newest event decides which name the tenant has.
+        """
+        add_tenant(self._engine, tenant, any_name=True)
         self._remember(tenant)
 
     def _find(self, condition: ColumnElement[bool]) -> Tenant | None:
         query = select(tenants).where(condition)
         row = read(self._engine, lambda connection: connection.execute(query).one_or_none(), attempts=2)
-        return None if row is None else Tenant(row.tenant_id, row.tenant_code, row.tenant_name)
+        return None if row is None else tenant_of_row(row)
 
     def _remember(self, tenant: Tenant | None) -> Tenant | None:
         if tenant is not None:

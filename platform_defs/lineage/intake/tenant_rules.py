@@ -8,12 +8,12 @@ If the credential has no source type, the event decides which of the two rules a
 authentication is switched off (PLATFORM_AUTH=open), every event belongs to the demo tenant.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from platform_defs.access.errors import TenantError
 from platform_defs.access.principal import Principal, SourceType
-from platform_defs.access.tenants import MAX_ID, Tenant, check_tenant
+from platform_defs.access.tenants import MAX_ID, MAX_NAME, Tenant, check_tenant
 from platform_defs.lineage.errors import TenantContradicted, TenantForbidden, TenantMissing, TenantUnknown
 from platform_defs.lineage.events import Event
 from platform_defs.lineage.extract.gravitino.names import looks_like_gravitino, parse_namespace
@@ -29,11 +29,15 @@ class TenantDirectory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTenant:
-    """record: the tenant is not on record yet and must be recorded together with the event."""
+    """record: the tenant is not on record yet and must be recorded together with the event.
+
+    said_name: the name that the event's facets or the gateway give to the tenant.
+    """
 
     tenant: Tenant
     record: bool
     source_type: SourceType
+    said_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,15 @@ def resolve_tenant(principal: Principal, event: Event, tenants: TenantDirectory)
         tenant = _compute_tenant(principal, claim, named)
     else:
         tenant = _gravitino_tenant(principal, claim, named, tenants)
-    return _check_with_record(tenant, claim, tenants, source_type)
+    resolved = _check_with_record(tenant, claim, tenants, source_type)
+    return replace(resolved, said_name=_said_name(principal, claim))
+
+
+def _said_name(principal: Principal, claim: _Claim | None) -> str | None:
+    name = principal.tenant_name if claim is None or claim.name is None else claim.name
+    if name is not None and not 0 < len(name.strip()) <= MAX_NAME:
+        raise TenantContradicted("tenantName", f"expected 1 to {MAX_NAME} characters, got {len(name.strip())}")
+    return None if name is None else name.strip()
 
 
 def _compute_tenant(principal: Principal, claim: _Claim | None, named: int | None) -> Tenant:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from platform_defs.access.tenants import Tenant
 from platform_defs.graph.model import DeleteEdges, DeleteNodes, Node, Operation, PatchNodes, UpsertEdges, UpsertNodes
@@ -24,6 +25,7 @@ from platform_defs.lineage.version import Version, version_of
 from platform_defs.store.chunks import chunks
 
 PRUNED_AT_ONCE = 500
+NAMED_AT = "_named"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +122,21 @@ def set_execution_counts(state: State, counts: Mapping[str, int]) -> None:
 
 
 def _tenant_step(state: State, tenant: Tenant) -> list[Operation]:
-    props = {"code": tenant.code, "name": tenant.name}
-    if state.tenant_node is not None and props.items() <= dict(state.tenant_node.props).items():
+    props = tenant_props(tenant)
+    stored = {} if state.tenant_node is None else dict(state.tenant_node.props)
+    if is_named_later(stored, tenant) or props.items() <= stored.items():
         return []
     return [UpsertNodes([Node(state.tenant, {"Tenant"}, props)])]
+
+
+def tenant_props(tenant: Tenant) -> dict[str, str]:
+    """The hidden `_named` keeps a process that knows only an older name from writing it."""
+    return {"code": tenant.code, "name": tenant.name} | ({NAMED_AT: tenant.named_at} if tenant.named_at else {})
+
+
+def is_named_later(stored: Mapping[str, Any], tenant: Tenant) -> bool:
+    """Whether the stored Tenant node has the name of a newer event."""
+    return str(stored.get(NAMED_AT, "")) > tenant.named_at
 
 
 def _changes_in(step: Operation) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from platform_defs.access.tenants import Tenant
+from platform_defs.access.tenants import Tenant, name_tenants
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.sink import raw_events
@@ -36,6 +36,8 @@ class PreparedEvent:
     names: EventNames
     # the event's time is too far in the future, so its version depends on when it arrived
     ahead: bool = False
+    # the name that the event or its credential gives to the tenant
+    said_name: str | None = None
 
     def with_version(self, version: Version) -> "PreparedEvent":
         if version == self.event_facts.version:
@@ -67,6 +69,8 @@ class PendingWrites:
     counts: Counts
     names: ResolvedNames
     marks: Mapping[int, TenantMarks]
+    # tenants that these events name, as they are called since
+    tenants: Mapping[int, Tenant]
     rebuild: frozenset[int] = frozenset()
 
     @property
@@ -81,7 +85,8 @@ class PendingWrites:
     def by_tenant(self) -> Iterator[tuple[Tenant, list[EventFacts]]]:
         groups: dict[int, tuple[Tenant, list[EventFacts]]] = {}
         for event in self.events:
-            groups.setdefault(event.tenant.id, (event.tenant, []))[1].append(event.event_facts)
+            tenant = self.tenants.get(event.tenant.id, event.tenant)
+            groups.setdefault(tenant.id, (tenant, []))[1].append(event.event_facts)
         for tenant_id in sorted(groups):
             yield groups[tenant_id]
 
@@ -100,10 +105,21 @@ def find_pending(
     counts = count_runs(connection, [event.run for event in fresh + waiting if event.run])
     names = resolve_names(connection, [event.name_use for event in fresh + waiting], changes)
     meant = [event.with_linked(linked) for event, linked in zip(fresh + waiting, names.linked, strict=True)]
+    tenants = name_tenants(connection, _said_names(meant))
     rebuild = frozenset(changed | names.rebuild | tenants_with_tables(graph, names.new))
     if rebuild:
         rebuild_requests.request_rebuild(connection, rebuild)
-    return PendingWrites(meant[: len(fresh)], meant[len(fresh) :], counts, names, marks, rebuild)
+    return PendingWrites(meant[: len(fresh)], meant[len(fresh) :], counts, names, marks, tenants, rebuild)
+
+
+def _said_names(events: Sequence[PreparedEvent]) -> list[Tenant]:
+    """Of each tenant the name that the newest of these events says."""
+    newest: dict[int, Tenant] = {}
+    for event in sorted(events, key=lambda event: event.event_facts.version):
+        if event.said_name is not None:
+            tenant = event.tenant
+            newest[tenant.id] = Tenant(tenant.id, tenant.code, event.said_name, event.event_facts.version)
+    return list(newest.values())
 
 
 def _symlink_changes(marks: Mapping[int, TenantMarks]) -> dict[int, int]:

@@ -33,7 +33,7 @@ from platform_defs.lineage.merge.forgotten_events import (
 )
 from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, State, empty_state
-from platform_defs.lineage.sink.apply import EventFacts, apply_events, stamp_facts
+from platform_defs.lineage.sink.apply import NAMED_AT, EventFacts, apply_events, stamp_facts, tenant_props
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuilt_names import NamesChanged
 from platform_defs.lineage.version import Version
@@ -133,7 +133,7 @@ def _merge_onto_forgotten(
 
 
 def _graph_of(tenant: Tenant, state: State) -> Iterator[Node | Edge]:
-    yield Node(state.tenant, frozenset({"Tenant"}), {"code": tenant.code, "name": tenant.name})
+    yield Node(state.tenant, frozenset({"Tenant"}), tenant_props(tenant))
     yield from whole_graph(state)
 
 
@@ -162,6 +162,8 @@ def _write_differences(store: GraphStore, wanted: Iterable[Node | Edge], *, keep
                 _replace_by_change(edges, item.key, difference(item.props, edge.props), edge)
             elif not keep_unexplained or (is_of_merge(item) and item.to_id not in foreign_ids):
                 extra_edges.append(item.key)
+        elif _is_newer_tenant(item, nodes.get(item.id)):
+            del nodes[item.id]
         elif (node := nodes.get(item.id)) is None:
             if keep_unexplained and not is_of_merge(item):
                 foreign_ids.add(item.id)
@@ -182,6 +184,11 @@ def _write_differences(store: GraphStore, wanted: Iterable[Node | Edge], *, keep
     for step in steps:
         store.apply([step])
     return len(extra_nodes) + len(extra_edges)
+
+
+def _is_newer_tenant(stored: Node, wanted: Node | None) -> bool:
+    """Whether the stored Tenant node has the name of an event that came after the rebuild had begun."""
+    return wanted is not None and str(stored.props.get(NAMED_AT, "")) > str(wanted.props.get(NAMED_AT, ""))
 
 
 def _replace_by_change(edges: dict[EdgeKey, Edge], key: EdgeKey, change: Mapping[str, object], edge: Edge) -> None:

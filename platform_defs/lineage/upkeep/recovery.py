@@ -9,7 +9,7 @@ from functools import partial
 from sqlalchemy import Connection, Engine
 
 from platform_defs.access.principal import Principal
-from platform_defs.access.tenants import Tenant, find_tenant
+from platform_defs.access.tenants import Tenant, find_tenant, find_tenants
 from platform_defs.canonical import canonical_json
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import LineageError
@@ -173,7 +173,9 @@ def _apply_group(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> i
     counts: Counts = transact(engine, lambda connection: count_runs(connection, runs))
     linked = transact(engine, lambda connection: _resolve_names(connection, graph, rows))
     done: list[EventKey] = []
-    for tenant, mine in _by_tenant(rows):
+    on_record = find_tenants(engine, {row.tenant.id for row in rows})
+    for of_row, mine in _by_tenant(rows):
+        tenant = on_record.get(of_row.id, of_row)
         facts = [row.facts_with(linked[row.id]) for row in mine]
         result = apply_events(graph.for_tenant(tenant.id), tenant, facts, counts.get(tenant.id, {}))
         if result.needs_rebuild:
