@@ -6,19 +6,14 @@ time; "repeating" events come from a few jobs whose runs say the same again, as 
 """
 
 import argparse
-import asyncio
-import csv
-import json
 import os
 import random
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +22,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, make_url
 
 from bench.cpu_times import CpuTimes
+from bench.lineage_load import CLIENTS, WARM_UP_S, Beside, Load, corpus, measure, warm_up, wide_events
 from platform_defs.access.keys import issue_key
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.graph.open import open_graph
@@ -41,25 +37,9 @@ from tests.api.serving import environment
 from tests.e2e.serving import SERVE, Serving
 from tests.needs import require
 
-CLIENTS = (1, 16, 64)
-WARM_UP_S = 2.0
-# A server that has just started still compiles and fills caches, so the load runs unmeasured until its rate is steady.
-STEADY = 0.1
-STEADY_AT_MOST = 12
+WIDE_CLIENTS, WIDE_JOBS = 4, 10
 BULK_CHUNK = 5000
 MEBIBYTE = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Measured:
-    rate: float
-    p50_ms: float
-    p99_ms: float
-    failed: int
-
-    def __str__(self) -> str:
-        failed = f", {self.failed} not 201" if self.failed else ""
-        return f"{self.rate:8.0f} events/s   p50 {self.p50_ms:6.1f} ms   p99 {self.p99_ms:6.1f} ms{failed}"
 
 
 # What Marquez 0.51 took on the same kind of machine with the same events and 64 clients.
@@ -72,101 +52,8 @@ class Place:
     url: URL
     tenant: Tenant
     key: str
+    other_key: str
     ports: dict[str, int]
-
-
-# -- the load -------------------------------------------------------------------------------------------------------
-
-
-def corpus() -> list[dict[str, Any]]:
-    folder = Path(require("data")) / "openlineage"
-    with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
-        rows = [row for row in csv.DictReader(index, delimiter="\t") if row["lenient_ok"] == "1"]
-    found = [json.loads((folder / row["file"]).read_text(encoding="utf-8")) for row in rows]
-    return [event for event in found if isinstance(event, dict) and event.get("run")]
-
-
-class Load:
-    """Builds requests before the measurement begins, so that building them is not measured."""
-
-    def __init__(self, events: Sequence[dict[str, Any]], *, repeating: bool = False) -> None:
-        # production repeats itself: few jobs, each with many runs
-        self._events = events[::10] if repeating else events
-        self._chance = random.Random(1)
-        self._time = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def requests(self, count: int, host: str, key: str) -> list[bytes]:
-        return [self._request(host, key) for _ in range(count)]
-
-    def _request(self, host: str, key: str) -> bytes:
-        self._time += timedelta(milliseconds=1)
-        event = dict(self._chance.choice(self._events))
-        event["eventTime"] = self._time.isoformat()
-        event["run"] = {**event["run"], "runId": str(uuid.UUID(int=self._chance.getrandbits(128)))}
-        body = json.dumps(event).encode()
-        head = (
-            f"POST /api/openlineage HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
-
-
-async def _client(
-    host: str, port: int, requests: list[bytes], until: float, times: list[float], failed: list[int]
-) -> None:
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        while requests and time.perf_counter() < until:
-            started = time.perf_counter()
-            writer.write(requests.pop())
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-            await reader.readexactly(length)
-            times.append(time.perf_counter() - started)
-            if not head.startswith(b"HTTP/1.1 201"):
-                failed.append(int(head[9:12]))
-    finally:
-        writer.close()
-        await writer.wait_closed()
-
-
-def measure(apis: str | Sequence[str], key: str, load: Load, clients: int, seconds: float) -> Measured:
-    """Clients take the API processes in turn."""
-    places = [urlsplit(api) for api in ([apis] if isinstance(apis, str) else apis)]
-
-    def drive(count: int, seconds: float) -> tuple[list[float], list[int], float]:
-        requests = load.requests(count, places[0].netloc, key)
-        times: list[float] = []
-        failed: list[int] = []
-
-        async def main() -> None:
-            until = time.perf_counter() + seconds
-            await asyncio.gather(
-                *(
-                    _client(str(place.hostname), int(place.port or 0), requests, until, times, failed)
-                    for place in islice(cycle(places), clients)
-                )
-            )
-
-        started = time.perf_counter()
-        asyncio.run(main())
-        return times, failed, time.perf_counter() - started
-
-    first, _, took = drive(3000, WARM_UP_S)
-    expected = int(len(first) / took * seconds * 2) + 100
-    times, failed, took = drive(expected, seconds)
-    times.sort()
-    return Measured(len(times) / took, times[len(times) // 2] * 1000, times[int(len(times) * 0.99)] * 1000, len(failed))
-
-
-def warm_up(api: str, key: str, load: Load) -> None:
-    """Runs load that is not measured, until two rounds in a row have about the same rate."""
-    before = 0.0
-    for _ in range(STEADY_AT_MOST):
-        rate = measure(api, key, load, max(CLIENTS), WARM_UP_S).rate
-        if abs(rate - before) < STEADY * rate:
-            return
-        before = rate
 
 
 # -- the places -----------------------------------------------------------------------------------------------------
@@ -199,20 +86,23 @@ def servers() -> Iterator[Place]:
 @contextmanager
 def _prepared(url: URL, home: Path, graph_url: str) -> Iterator[Place]:
     number = random.SystemRandom().randrange(10**6, 10**12)
-    tenant = Tenant(number, f"t{number}", f"Bench {number}")
+    tenant, other = (Tenant(id, f"t{id}", f"Bench {id}") for id in (number, number + 1))
     engine = open_engine(url)
     graph = open_graph(Settings(graph_url=graph_url), engine)
     try:
         migrate.upgrade(engine)
         graph.ensure_schema()
         add_tenant(engine, tenant)
+        add_tenant(engine, other)
         key = issue_key(engine, "bench", {"lineage:write"}, tenant_id=tenant.id)
+        other_key = issue_key(engine, "bench-wide", {"lineage:write"}, tenant_id=other.id)
         env = environment(url, home, graph_url=graph_url, lineage_tenant_rate="0")
         ports = {"MySQL": url.port or 3306} if url.host else {}
         if graph_url != "embedded":
             ports["Neo4j"] = urlsplit(graph_url).port or 7687
-        yield Place(env, url, tenant, key, ports)
-        graph.for_tenant(tenant.id).clear()
+        yield Place(env, url, tenant, key, other_key, ports)
+        for one in (tenant, other):
+            graph.for_tenant(one.id).clear()
     finally:
         graph.close()
         engine.dispose()
@@ -306,16 +196,24 @@ def report(name: str, place: Place, seconds: float, rows: int) -> None:
             times = CpuTimes([api], place.ports)
             found = measure(api.url, place.key, load, clients, seconds)
             print(f"  {clients:3} clients              {found}")
-            print(f"                           {times.per_event(found.rate * (seconds + WARM_UP_S))}")
+            per_event = times.per_event(found.rate * (seconds + WARM_UP_S))
+            print(f"                           {per_event}   (load generator {found.load_ms:.2f} ms)")
         empty = found
         print(f"  rate / Marquez           {empty.rate / MARQUEZ_RATE:8.2f}   (aim: 6)")
         print(f"  p99 / p50 of Marquez     {empty.p99_ms / MARQUEZ_P50_MS:8.2f}   (aim: below 1)")
         with serving(place.env) as second:
             both = [api.url, second.url]
             for name, some in (("two processes", load), ("two, repeating", Load(corpus(), repeating=True))):
+                # one process directly before and after, because the machine is not the same all the time
+                before = measure(api.url, place.key, some, 64, seconds / 2).rate
+                times = CpuTimes([api, second], place.ports)
                 two = measure(both, place.key, some, 64, seconds)
+                per_event = times.per_event(two.rate * (seconds + WARM_UP_S))
+                one = (before + measure(api.url, place.key, some, 64, seconds / 2).rate) / 2
                 print(f"   64, {name:14}      {two}")
-                print(f"  / one process {two.rate / empty.rate:5.2f}   / Marquez {two.rate / MARQUEZ_RATE:5.2f}")
+                print(f"                           {per_event}   (load generator {two.load_ms:.2f} ms)")
+                print(f"  / one process ({one:.0f}) {two.rate / one:5.2f}   / Marquez {two.rate / MARQUEZ_RATE:5.2f}")
+        report_wide(api, place, seconds)
         print(f"  peak memory of the API   {api.peak_memory() / MEBIBYTE:8.0f} MiB   (aim: under 300 MB)")
     with serving(place.env, group_events="1", linger_ms="0") as api:
         single = measure(api.url, place.key, load, 64, seconds)
@@ -331,6 +229,17 @@ def report(name: str, place: Place, seconds: float, rows: int) -> None:
             full = measure(api.url, place.key, load, 64, seconds)
         print(f"   64, {rows:,} rows     {full}")
         print(f"  with {rows:,} rows / on empty tables {full.rate / empty.rate:6.2f}   (aim: 0.8)")
+
+
+def report_wide(api: Serving, place: Place, seconds: float) -> None:
+    """What a tenant notices while another one posts wide events."""
+    load, wide = Load(corpus()), Load(wide_events(WIDE_JOBS))
+    calm = measure(api.url, place.key, load, 16, seconds)
+    beside = Beside(wide, place.other_key, WIDE_CLIENTS)
+    busy = measure(api.url, place.key, load, 16, seconds, beside=beside)
+    print(f"   16 clients alone        {calm}")
+    print(f"   beside {WIDE_CLIENTS} with wide events {busy}")
+    print(f"  p99 / alone              {busy.p99_ms / calm.p99_ms:8.2f}   (aim: at most 2)")
 
 
 def main() -> None:

@@ -92,6 +92,7 @@ class Settings(BaseSettings):
         description="Whether runs that survived the crash of their runner finish or are ended by the next runner",
     )
     lineage_group_events: int = Field(500, ge=1, le=10_000, description="Lineage events that are committed together")
+    lineage_group_facts: int = Field(10_000, ge=1, description="Nodes and edges that these events together speak of")
     lineage_group_bytes: int = Field(
         8 * MEBIBYTE, ge=1024, description="Bytes of a group of lineage events; a larger single event is 413"
     )

@@ -5,6 +5,7 @@ GraphError               the server itself: a full disk, a missing right, …
 ├── GraphConflict        another tenant already has this tenant code
 ├── GraphAccessDenied    Neo4j refused the user or the password
 └── GraphUnavailable     Neo4j does not answer in time; trying again may help
+    └── GraphLost        there is no connection to Neo4j: it was ended, or is starting again
 """
 
 from platform_defs.errors import GraphError
@@ -29,3 +30,7 @@ class GraphAccessDenied(GraphError):
 
 class GraphUnavailable(GraphError):
     """The graph server does not answer in time."""
+
+
+class GraphLost(GraphUnavailable):
+    """There is no connection to the graph server."""

@@ -23,7 +23,7 @@ from neo4j.exceptions import (
 from platform_defs.errors import GraphError, one_line
 from platform_defs.graph import cypher
 from platform_defs.graph.batch_store import OpenTransaction
-from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphUnavailable
+from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphLost, GraphUnavailable
 from platform_defs.graph.neo4j_store import Neo4jStore
 from platform_defs.graph.port import GraphStore
 from platform_defs.graph.vocabulary import vector_label
@@ -140,13 +140,9 @@ class Neo4jGraph:
             raise GraphAccessDenied(f"{self._name} refused the credentials: {_server_message(error)}") from error
         except ConstraintError as error:
             raise GraphConflict(f"{self._name}: {_server_message(error)}") from error
-        except (
-            TransientError,
-            ServiceUnavailable,
-            SessionExpired,
-            ConnectionAcquisitionTimeoutError,
-            OSError,
-        ) as error:
+        except (ServiceUnavailable, SessionExpired, OSError) as error:
+            raise GraphLost(f"{self._name} does not answer: {_server_message(error)}") from error
+        except (TransientError, ConnectionAcquisitionTimeoutError) as error:
             raise GraphUnavailable(f"{self._name} does not answer: {_server_message(error)}") from error
         except DriverError as error:
             raise GraphError(f"{self._name}: {_server_message(error)}") from error

@@ -176,3 +176,15 @@ class Statement:
 
 
 Fact: TypeAlias = Exists | Dropped | Renamed | ColumnSet | Linked | Unlinked | LinkSet | ColumnsUnlinked | Statement
+
+
+def weight_of(fact: Fact) -> int:
+    """How many nodes and edges the fact speaks of."""
+    match fact:
+        case ColumnSet(_, columns):
+            return 1 + len(columns)
+        case LinkSet(_, _, links):
+            return 1 + len(links)
+        case Statement():
+            return 1 + len(fact.written) + len(fact.read) + len(fact.links)
+    return 1

@@ -5,7 +5,6 @@ A store that hangs must not make clients wait longer than the request's deadline
 
 import logging
 import math
-import threading
 from collections.abc import Sequence
 from functools import partial
 
@@ -17,6 +16,7 @@ from sqlalchemy.pool import QueuePool
 
 from platform_defs.access.principal import Principal
 from platform_defs.api.http.threads import WorkerThreads
+from platform_defs.api.lineage.warmth import Warmth
 from platform_defs.api.system import Service
 from platform_defs.errors import PlatformError
 from platform_defs.graph.embedded import EmbeddedGraph
@@ -31,7 +31,6 @@ from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, Para
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.sink import Sink
-from platform_defs.lineage.sink.warm_up import warm_up
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small
 from platform_defs.settings import Settings
 from platform_defs.store.engine import Patience, open_engine, server_packet_limit, transact
@@ -47,14 +46,8 @@ MAX_LETTERS = 100
 REBUILD_AT_ONCE = 500
 # the default of max_allowed_packet on the oldest server that we support
 LEAST_PACKET = 4 * 1024 * 1024
-# seconds between two attempts to warm up a graph that does not answer
-WARM_UP_AGAIN_S = 1.0
 # Timeouts as shares of the request's deadline: if a store does not answer, the client gets its 503 before the deadline.
 STATEMENT, POOL, RETRY = 3 / 4, 1 / 2, 1 / 4
-
-
-# graphs that this process has warmed up before
-_WARM: set[str] = set()
 
 
 class LineageService(Service):
@@ -87,44 +80,29 @@ class LineageService(Service):
         )
         self._graph = open_graph(settings, self._engine, timeouts=timeouts)
         self.intake = Intake(KnownTenants(self._engine))
-        committer: Committer = (
-            EmbeddedCommitter(self._engine, self.metrics)
+        self._warmth = Warmth(self._graph, settings.graph_url, needed=not isinstance(self._graph, EmbeddedGraph))
+        # A second lane for wide events only pays where two transactions can write at once.
+        committers: list[Committer] = (
+            [EmbeddedCommitter(self._engine, self.metrics)]
             if settings.graph_url == "embedded"
-            else ParallelCommitter(self._engine, self._graph, self.metrics)
+            else [ParallelCommitter(self._engine, self._graph, self.metrics, self._warmth.lose) for _ in range(2)]
         )
-        self._closing = threading.Event()
-        self._warmer = threading.Thread(target=self._warm_up, name="lineage-warm-up", daemon=True)
-        self._graph_url = settings.graph_url
-        self.is_warm = isinstance(self._graph, EmbeddedGraph) or settings.graph_url in _WARM
         if isinstance(self._graph, Neo4jGraph):
             self.metrics.watch_graph_pool(self._graph)
-            if not self.is_warm:
-                self._warmer.start()
         self.buckets = TokenBuckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
         self.sink = Sink(
-            committer,
+            committers,
             _limits(settings, engine),
             self.buckets,
             self.metrics,
             rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
             ping=self._ping,
+            is_back=lambda: not self._warmth.is_lost,
         )
-
-    def _warm_up(self) -> None:
-        """Runs in a thread of its own from the start, until the graph is warm."""
-        while not self._closing.is_set():
-            try:
-                self.is_warm = warm_up(self._graph, stop=self._closing.is_set)
-                if self.is_warm:
-                    _WARM.add(self._graph_url)
-                return
-            except Exception:
-                log.warning("the graph could not be warmed up yet", exc_info=True)
-                self._closing.wait(WARM_UP_AGAIN_S)
 
     def warmth(self) -> str:
         """For /readyz: the first events after a cold start would take longer than a request may."""
-        return "ok" if self.is_warm else "the graph is warming up"
+        return "ok" if self._warmth.is_warm else "the graph is warming up"
 
     def keep_refusals(self, principal: Principal, refusals: Sequence[Refusal], *, omitted: int = 0) -> None:
         """Stores dead letters. If the database is down they are lost: the client gets its 400 all the same."""
@@ -142,9 +120,7 @@ class LineageService(Service):
         self._graph.ping()
 
     def close(self) -> None:
-        self._closing.set()
-        if self._warmer.ident is not None:
-            self._warmer.join()
+        self._warmth.close()
         self.sink.close()
         self.readers.close()
         self._graph.close()
@@ -162,6 +138,7 @@ def _limits(settings: Settings, engine: Engine) -> Limits:
     return Limits(
         group_events=settings.lineage_group_events,
         group_bytes=group_bytes,
+        group_facts=settings.lineage_group_facts,
         linger_s=settings.lineage_linger_ms / 1000,
         deadline_s=settings.lineage_deadline_s,
         queue_events=settings.lineage_queue_events,

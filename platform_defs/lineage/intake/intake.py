@@ -7,6 +7,7 @@ from platform_defs.access.principal import Principal
 from platform_defs.lineage.errors import TenantContradicted
 from platform_defs.lineage.events import Event, fingerprint, parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
+from platform_defs.lineage.facts import weight_of
 from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.intake.tenant_rules import resolve_tenant
 from platform_defs.lineage.sink.apply import EventFacts
@@ -56,6 +57,7 @@ class Intake:
             run=run,
             size=event.size,
             names=names_of(event, resolved.source_type, extraction),
+            facts=sum(map(weight_of, extraction.facts)),
             ahead=is_ahead(event.event_time, arrival),
         )
         return IntakeResult(event, prepared, extraction.unknown_operation)

@@ -3,7 +3,7 @@
 The write to each store is idempotent. If a crash leaves only a part of a group, sending the group again completes it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from platform_defs.errors import GraphError
 from platform_defs.graph.embedded import EmbeddedGraph
-from platform_defs.graph.errors import GraphConflict, InvalidGraphValue
+from platform_defs.graph.errors import GraphConflict, GraphLost, InvalidGraphValue
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import apply_events
@@ -165,6 +165,8 @@ class ParallelCommitter:
     engine: Engine
     graph: Graph
     metrics: SinkMetrics
+    # called when the graph is found to be gone
+    on_lost: Callable[[], None] = lambda: None
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="lineage-graph"))
     _unmarked: list[EventKey] = field(default_factory=list)
     # what was on record of the tenants before the events in _unmarked were written to the graph
@@ -232,8 +234,12 @@ class ParallelCommitter:
 
     def _write_graph(self, handover: Future[PendingWrites]) -> frozenset[int]:
         pending = handover.result()
-        with measure_write(self.metrics, "graph", len(pending.events)):
-            return _apply_to_graph(self.graph, pending)
+        try:
+            with measure_write(self.metrics, "graph", len(pending.events)):
+                return _apply_to_graph(self.graph, pending)
+        except GraphLost:
+            self.on_lost()
+            raise
 
 
 def _split_by_rebuild(

@@ -12,6 +12,7 @@ Clock = Callable[[], float]
 class Limits:
     group_events: int
     group_bytes: int
+    group_facts: int
     linger_s: float
     deadline_s: float
     queue_events: int

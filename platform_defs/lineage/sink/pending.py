@@ -24,6 +24,7 @@ class PreparedEvent:
     """An event that is ready to be written: its tenant is known and its facts are extracted.
 
     row: the row of `lineage_events`. run: the execution to count, if the event ran an SQL. size: bytes of its JSON.
+    facts: how many things it says, by which groups are bounded.
     The version in `event_facts` is that of the row, once the row is stored.
     """
 
@@ -34,6 +35,7 @@ class PreparedEvent:
     run: SqlRun | None
     size: int
     names: EventNames
+    facts: int = 1
     # the event's time is too far in the future, so its version depends on when it arrived
     ahead: bool = False
     # the name that the event or its credential gives to the tenant

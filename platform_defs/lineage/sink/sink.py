@@ -1,16 +1,15 @@
 """Group commit: events of many requests become one write; each request is answered when its own events are durable.
 
 While one group is written the next group gathers, so a busy sink never waits on purpose: only the first event after a
-pause lingers for a few milliseconds. Everything except the writes themselves happens on the event loop.
+pause lingers for a few milliseconds. Tenants take turns in a group, and one that sends wide events gets groups of its
+own (lanes.py). Everything except the writes themselves happens on the event loop.
 """
 
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 from platform_defs.lineage.sink.answers import (
@@ -25,6 +24,8 @@ from platform_defs.lineage.sink.answers import (
     outcome_label,
 )
 from platform_defs.lineage.sink.commit import Committer, is_store_unavailable
+from platform_defs.lineage.sink.fair_queue import Entry
+from platform_defs.lineage.sink.lanes import Lane, Lanes
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pending import PreparedEvent
@@ -38,44 +39,35 @@ T = TypeVar("T")
 IDLE_S = 0.05
 
 
-@dataclass(eq=False, slots=True)
-class Entry:
-    """An event in the queue, with the answer that its request waits for."""
-
-    event: PreparedEvent
-    answer: asyncio.Future[Answer]
-
-
 class Sink:
-    """Belongs to one event loop; its committer works in one thread."""
+    """Belongs to one event loop; each of its committers, one or two, works in a thread of its own."""
 
     def __init__(
         self,
-        committer: Committer,
+        committers: Sequence[Committer],
         limits: Limits,
         buckets: TokenBuckets,
         metrics: SinkMetrics,
         *,
         rebuild: Callable[[int], None],
         ping: Callable[[], None],
+        is_back: Callable[[], bool] = lambda: True,
         breaker: Breaker | None = None,
     ) -> None:
-        self._committer = committer
+        self._lanes = Lanes(committers)
         self._limits = limits
         self._buckets = buckets
         self._metrics = metrics
         self._rebuild = rebuild
         self._health = StoreHealth(ping, limits.deadline_s, breaker)
         self._breaker = self._health.breaker
+        # False while a store that was gone is not yet fast enough to take events
+        self._is_back = is_back
         self._slow = SlowEvents()
-        self._queue: deque[Entry] = deque()
         self._held_events = 0
         self._held_bytes = 0
         self._bytes_outside = 0
-        self._event_queued = asyncio.Event()
         self._room = asyncio.Event()
-        self._worker: asyncio.Task[None] | None = None
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="lineage-commit")
         self._rebuilders = ThreadPoolExecutor(1, thread_name_prefix="lineage-rebuild")
         self._rebuilding: set[asyncio.Task[None]] = set()
         metrics.breaker_open.set_function(lambda: float(self._breaker.is_open))
@@ -94,8 +86,7 @@ class Sink:
         return answers
 
     def close(self) -> None:
-        self._committer.close()
-        self._threads.shutdown(wait=False)
+        self._lanes.close()
         self._rebuilders.shutdown(wait=False)
         self._health.close()
 
@@ -133,7 +124,7 @@ class Sink:
         limits = self._limits
         if event.size > limits.group_bytes:
             return Answer(413, "payload_too_large", f"expected an event of at most {limits.group_bytes} bytes")
-        if self._breaker.is_open:
+        if self._breaker.is_open or not self._is_back():
             return STORE_DOWN
         if self._held_events >= limits.queue_events or self._held_bytes + event.size > max(
             limits.queue_bytes, event.size
@@ -145,11 +136,13 @@ class Sink:
         self._held_events += 1
         self._held_bytes += event.size
         entry.answer.add_done_callback(lambda _: self._release(event.size))
-        self._queue.append(entry)
-        self._event_queued.set()
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
+        self._wake(self._lanes.enter(entry))
         return entry
+
+    def _wake(self, lane: Lane) -> None:
+        lane.queued.set()
+        if lane.worker is None or lane.worker.done():
+            lane.worker = asyncio.create_task(self._work(lane))
 
     def _collect(self, entry: Entry) -> Answer:
         if entry.answer.done():
@@ -158,68 +151,73 @@ class Sink:
         entry.answer.cancel()
         return TOO_LATE
 
-    async def _work(self) -> None:
+    async def _work(self, lane: Lane) -> None:
         await asyncio.sleep(self._limits.linger_s)
         while True:
-            while self._queue:
-                if group := self._next_group():
-                    await self._write(group)
-            self._event_queued.clear()
+            while lane.queue:
+                if group := self._next_group(lane):
+                    await self._write(lane, group)
+            lane.queued.clear()
             try:
                 async with asyncio.timeout(IDLE_S):
-                    await self._event_queued.wait()
+                    await lane.queued.wait()
             except TimeoutError:
-                await self._flush()
-                if not self._queue:
+                await self._flush(lane)
+                if not lane.queue:
                     return
 
-    def _next_group(self) -> list[Entry]:
+    def _next_group(self, lane: Lane) -> list[Entry]:
         """The next events of the queue, as many as fit into a group. Events whose request was answered are skipped.
 
         An event that held up an earlier group is written alone, when nothing else waits.
         """
         group: list[Entry] = []
         slow: list[Entry] = []
-        size = 0
-        while self._queue and len(group) < self._limits.group_events:
-            entry = self._queue[0]
-            if group and size + entry.event.size > self._limits.group_bytes:
+        size = facts = 0
+        while lane.queue and len(group) < self._limits.group_events:
+            event = lane.queue.peek().event
+            if group and (
+                size + event.size > self._limits.group_bytes or facts + event.facts > self._limits.group_facts
+            ):
                 break
-            self._queue.popleft()
+            entry = lane.queue.pop()
             if entry.answer.cancelled():
                 continue
-            if self._slow.is_paused(entry.event.key):
+            if (other := self._lanes.must_change(lane, entry)) is not None:
+                self._wake(other)
+            elif self._slow.is_paused(entry.event.key):
                 _answer_all([entry], TOO_SLOW)
             elif self._slow.must_go_alone(entry.event.key):
                 slow.append(entry)
             else:
                 group.append(entry)
                 size += entry.event.size
+                facts += entry.event.facts
         if not group and slow:
             group.append(slow.pop(0))
-        self._queue.extend(slow)
+        lane.queue.extend(slow)
         return group
 
-    async def _write(self, group: list[Entry]) -> None:
+    async def _write(self, lane: Lane, group: list[Entry]) -> None:
         """Writes a group; one that a store refuses for a single event is split until that event is alone."""
         self._metrics.group_events.observe(len(group))
         began = time.monotonic()
         try:
-            committed = await self._in_thread(lambda: self._committer.commit([entry.event for entry in group]))
+            committed = await self._in_thread(lane, lambda: lane.committer.commit([entry.event for entry in group]))
         except Exception as error:
             if is_store_unavailable(error) and await self._health.is_event_too_slow(began):
                 log.warning("a store takes too long for a group of %d events", len(group), exc_info=error)
-                await self._write_without_slow_events(group)
+                await self._write_without_slow_events(lane, group)
             elif is_store_unavailable(error):
                 log.warning("a store does not take a group of %d events", len(group), exc_info=error)
                 self._breaker.trip()
                 _answer_all(group, STORE_DOWN)
             elif len(group) > 1:
                 middle = len(group) // 2
-                await self._write(group[:middle])
-                await self._write(group[middle:])
+                await self._write(lane, group[:middle])
+                await self._write(lane, group[middle:])
             else:
-                await self._refuse(group[0], error)
+                await self._refuse(lane, group[0], error)
             return
         self._breaker.close()
         _answer_all([entry for entry in group if entry.event.tenant.id not in committed.rebuild], ACCEPTED)
@@ -229,7 +227,7 @@ class Sink:
             self._rebuilding.add(task)
             task.add_done_callback(self._rebuilding.discard)
 
-    async def _write_without_slow_events(self, group: list[Entry]) -> None:
+    async def _write_without_slow_events(self, lane: Lane, group: list[Entry]) -> None:
         """Splits a group that took too long. Large events are suspected first; a single suspect goes last, alone."""
         if len(group) == 1:
             self._slow.pause(group[0].event.key)
@@ -238,18 +236,18 @@ class Sink:
         small, large = _split_by_size(group)
         if len(large) == 1:
             self._slow.suspect(large[0].event.key)
-            self._queue.extend(large)
+            lane.queue.extend(large)
             large = []
         for part in (small, large):
             if unanswered := [entry for entry in part if not entry.answer.done()]:
-                await self._write(unanswered)
+                await self._write(lane, unanswered)
 
-    async def _refuse(self, entry: Entry, error: Exception) -> None:
+    async def _refuse(self, lane: Lane, entry: Entry, error: Exception) -> None:
         answer = answer_for_error(error)
         if answer.code == 500:
             log.error("an event could not be stored, for a reason nobody foresaw", exc_info=error)
         try:
-            await self._in_thread(lambda: self._committer.withdraw(entry.event))
+            await self._in_thread(lane, lambda: lane.committer.withdraw(entry.event))
         except Exception:
             log.warning("a refused event could not be taken back; the recovery will", exc_info=True)
         _answer_all([entry], answer)
@@ -264,14 +262,14 @@ class Sink:
             return
         _answer_all(entries, ACCEPTED)
 
-    async def _flush(self) -> None:
+    async def _flush(self, lane: Lane) -> None:
         try:
-            await self._in_thread(self._committer.flush)
+            await self._in_thread(lane, lane.committer.flush)
         except Exception:
             log.warning("marks of applied events are late; the recovery will apply those events again", exc_info=True)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await self._health.watch(asyncio.get_running_loop().run_in_executor(self._threads, work))
+    async def _in_thread(self, lane: Lane, work: Callable[[], T]) -> T:
+        return await self._health.watch(asyncio.get_running_loop().run_in_executor(lane.thread, work))
 
     def _release(self, size: int) -> None:
         self._held_events -= 1

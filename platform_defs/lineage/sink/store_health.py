@@ -33,17 +33,18 @@ class Breaker:
         self._pause = pause_s
         self._clock = clock
         self._until = 0.0
-        self._hanging = False
+        self._hanging = 0
 
     @property
     def is_open(self) -> bool:
-        return self._hanging or self._clock() < self._until
+        return self._hanging > 0 or self._clock() < self._until
 
     def trip(self) -> None:
         self._until = self._clock() + self._pause
 
     def hang(self, hanging: bool) -> None:
-        self._hanging = hanging
+        """Several writes may hang at once; each that begins to hang also ends it."""
+        self._hanging += 1 if hanging else -1
 
     def close(self) -> None:
         self._until = 0.0
@@ -90,10 +91,9 @@ class StoreHealth:
         self.breaker.hang(False)
 
     async def _stores_answer(self) -> bool:
-        """Whether both stores answer a ping in time. While an earlier ping hangs, no other one is sent."""
-        if self._ping_under_way is not None and not self._ping_under_way.done():
-            return False
-        self._ping_under_way = asyncio.get_running_loop().run_in_executor(self._pingers, self._ping_succeeds)
+        """Whether both stores answer a ping in time. While an earlier ping is under way, no other one is sent."""
+        if self._ping_under_way is None or self._ping_under_way.done():
+            self._ping_under_way = asyncio.get_running_loop().run_in_executor(self._pingers, self._ping_succeeds)
         done, _ = await asyncio.wait({self._ping_under_way}, timeout=self._deadline_s * PING_SHARE)
         return bool(done) and self._ping_under_way.result()
 

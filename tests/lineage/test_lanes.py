@@ -1,0 +1,145 @@
+"""Groups are fair: tenants take turns, a group is bounded by what its events say, wide events hold up nobody else."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry
+
+from platform_defs.access.tenants import Tenant
+from platform_defs.lineage.sink.answers import ACCEPTED, Answer
+from platform_defs.lineage.sink.apply import EventFacts
+from platform_defs.lineage.sink.commit import CommitResult
+from platform_defs.lineage.sink.lanes import WIDE_FACTS
+from platform_defs.lineage.sink.limits import Limits, TokenBuckets
+from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.pending import PreparedEvent
+from platform_defs.lineage.sink.raw_events import EventKey
+from platform_defs.lineage.sink.sink import Sink
+from platform_defs.lineage.sink.symlinks import EventNames
+from platform_defs.lineage.version import Version
+from tests.waiting import until
+
+SOON_S = 30.0
+LIMITS = Limits(
+    group_events=4,
+    group_bytes=1000,
+    group_facts=10 * WIDE_FACTS,
+    linger_s=0,
+    deadline_s=SOON_S,
+    queue_events=1000,
+    queue_bytes=10**6,
+)
+
+
+class Groups:
+    """Takes groups and remembers them. It stands for the stores, which have their own tests: here only groups count."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.groups: list[list[str]] = []
+        self.free = threading.Event()
+        if not held:
+            self.free.set()
+
+    def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
+        self.groups.append([event.key.fingerprint for event in events])
+        self.free.wait(SOON_S)
+        return CommitResult()
+
+    def flush(self) -> None: ...
+
+    def withdraw(self, event: PreparedEvent) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def prepared(tenant: int, name: str, *, facts: int = 1) -> PreparedEvent:
+    return PreparedEvent(
+        Tenant(tenant, f"t{tenant}", f"T{tenant}"),
+        EventKey(tenant, name),
+        {},
+        EventFacts(Version(name), ()),
+        None,
+        size=1,
+        names=EventNames({}, frozenset(), lambda linked: ()),
+        facts=facts,
+    )
+
+
+def open_sink(*committers: Groups, limits: Limits = LIMITS) -> Sink:
+    metrics = SinkMetrics(CollectorRegistry())
+    return Sink(committers, limits, TokenBuckets(0, 1), metrics, rebuild=lambda tenant: None, ping=lambda: None)
+
+
+def submit(sink: Sink, *events: PreparedEvent) -> asyncio.Task[list[Answer]]:
+    loop = asyncio.get_running_loop()
+    return asyncio.create_task(sink.submit(events, until=loop.time() + SOON_S))
+
+
+async def seen(committer: Groups, count: int) -> None:
+    await asyncio.to_thread(until, f"{count} groups", lambda: len(committer.groups) >= count, SOON_S)
+
+
+def test_tenants_take_turns() -> None:
+    async def main() -> list[list[str]]:
+        stores = Groups()
+        sink = open_sink(stores)
+        many = submit(sink, *(prepared(1, f"a{number}") for number in range(6)))
+        few = submit(sink, prepared(2, "b0"), prepared(3, "c0"))
+        assert {*(await many), *(await few)} == {ACCEPTED}
+        sink.close()
+        return stores.groups
+
+    assert asyncio.run(main()) == [["a0", "b0", "c0", "a1"], ["a2", "a3", "a4", "a5"]]
+
+
+def test_a_group_is_bounded_by_what_its_events_say() -> None:
+    async def main() -> list[list[str]]:
+        stores = Groups()
+        sink = open_sink(stores)
+        most = LIMITS.group_facts
+        said = {"a": most // 2, "b": most // 2, "c": 1, "d": most - 1, "e": 3 * most, "f": 1}
+        await submit(sink, *(prepared(1, name, facts=facts) for name, facts in said.items()))
+        sink.close()
+        return stores.groups
+
+    assert asyncio.run(main()) == [["a", "b"], ["c", "d"], ["e"], ["f"]]
+
+
+def test_a_tenant_with_wide_events_is_written_beside_the_others_and_nobody_waits_for_it() -> None:
+    async def main() -> tuple[list[list[str]], list[list[str]]]:
+        first, second = Groups(held=True), Groups(held=True)
+        sink = open_sink(first, second)
+        other = submit(sink, prepared(2, "b0"))
+        await seen(first, 1)
+        waiting = submit(sink, prepared(1, "a0"))
+        await asyncio.sleep(0)  # a0 is in the queue before its tenant sends a wide event
+        wide = submit(sink, prepared(1, "wide", facts=WIDE_FACTS + 1))
+        await seen(second, 1)
+        same_tenant = submit(sink, prepared(1, "a1"))
+        another = submit(sink, prepared(2, "b1"))
+        first.free.set()
+        assert await other == await another == [ACCEPTED]
+        assert [task.done() for task in (wide, same_tenant, waiting)] == [False, False, False]
+        second.free.set()
+        assert await wide == await same_tenant == await waiting == [ACCEPTED]
+        # the tenant's lane is the first one again
+        assert await submit(sink, prepared(1, "a2")) == [ACCEPTED]
+        sink.close()
+        return first.groups, second.groups
+
+    first, second = asyncio.run(main())
+    assert first == [["b0"], ["b1"], ["a2"]]
+    assert second[0] == ["wide"]
+    assert sorted(name for group in second[1:] for name in group) == ["a0", "a1"]
+
+
+def test_alone_wide_events_and_others_share_groups() -> None:
+    async def main() -> tuple[list[list[str]], list[list[str]]]:
+        first, second = Groups(), Groups()
+        sink = open_sink(first, second)
+        await submit(sink, prepared(1, "wide", facts=WIDE_FACTS + 1), prepared(1, "narrow"))
+        sink.close()
+        return first.groups, second.groups
+
+    assert asyncio.run(main()) == ([["wide", "narrow"]], [])
