@@ -22,7 +22,7 @@ NOT_RUN = pytest.StashKey[dict[str, int]]()
 SKIPPED = pytest.StashKey[list[str]]()
 END_TO_END = Path(__file__).parent / "e2e"
 # Long files that start platforms of their own: whichever worker is done first takes them, so that both end together.
-LONG_FILES = ("test_arrivals_campaign.py", "test_chains_lives.py", "test_ingest_ui.py")
+LONG_FILES = ("test_arrivals_campaign.py", "test_chains_lives.py", "test_docs.py", "test_ingest_ui.py")
 MUST_RUN_IN_CI = ("mysql", "neo4j")
 
 needs = pytest.mark.needs

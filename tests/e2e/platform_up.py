@@ -33,7 +33,9 @@ def free_ports(count: int) -> list[int]:
 
 
 class PlatformUp:
-    def __init__(self, home: Path, environment: dict[str, str] | None = None, folder: Path = ROOT) -> None:
+    def __init__(
+        self, home: Path, environment: dict[str, str] | None = None, folder: Path = ROOT, *, demo: bool = False
+    ) -> None:
         self.home = home
         self.folder = folder
         self.lines: list[str] = []
@@ -43,7 +45,15 @@ class PlatformUp:
         api, ui = free_ports(2)
         self.process = subprocess.Popen(
             # with servers there is no demo unless somebody asks for it
-            [*PLATFORM, "up", *([] if servers else ["--no-demo"]), "--api-port", str(api), "--ui-port", str(ui)],
+            [
+                *PLATFORM,
+                "up",
+                *([] if servers or demo else ["--no-demo"]),
+                "--api-port",
+                str(api),
+                "--ui-port",
+                str(ui),
+            ],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
