@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, func, select, true, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, func, select, update
 
 from platform_defs.store.claim import claim as claim_rows
-from platform_defs.store.engine import read, transact
-from platform_defs.store.tables.work import work
+from platform_defs.store.engine import has_one_writer, read, transact
+from platform_defs.store.tables.work import resources, work
+from platform_defs.store.upsert import upsert
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status, Work, is_due
 
@@ -38,7 +39,7 @@ def claim(
 
     No other owner gets the same rows. `only` and `without` name kinds of work, `waiting_for` how long a row must have
     been due to be claimed, `max_priority` how urgent it must be. `resource_limit` says how many rows with the same
-    resource may run at a time; runners that claim at the same moment may exceed it.
+    resource may run at a time, whichever runners have them.
     """
     now = datetime.now(UTC)
     queued = (work.c.status == Status.QUEUED) & is_due(now if waiting_for is None else now - waiting_for)
@@ -59,29 +60,25 @@ def claim(
         "attempts": work.c.attempts + 1,
     }
 
+    def claim_free(connection: Connection, count: int, condition: ColumnElement[bool]) -> list[Row[Any]]:
+        order = (work.c.priority, work.c.id)
+        return claim_rows(connection, work, where=condition, order_by=order, limit=count, values=values)
+
     def take(connection: Connection) -> list[Row[Any]]:
+        if resource_limit is None:
+            return claim_free(connection, limit, queued)
+        left = _lock_free_resources(connection, queued, resource_limit, now)
         taken: list[Row[Any]] = []
-        in_use: Counter[str] = Counter() if resource_limit is None else _resources_in_use(connection)
         while len(taken) < limit:
-            used_up = [name for name, count in in_use.items() if resource_limit and count >= resource_limit(name)]
-            free = work.c.resource.is_(None) | work.c.resource.not_in(used_up) if used_up else true()
-            found = claim_rows(
-                connection,
-                work,
-                where=queued & free,
-                order_by=(work.c.priority, work.c.id),
-                limit=limit - len(taken),
-                values=values,
-            )
-            if resource_limit is None:
-                return found
+            free = [name for name, count in left.items() if count > 0]
+            is_free = work.c.resource.is_(None) | work.c.resource.in_(free) if free else work.c.resource.is_(None)
             excess = []
-            for row in found:
-                if row.resource is not None and in_use[row.resource] >= resource_limit(row.resource):
+            for row in claim_free(connection, limit - len(taken), queued & is_free):
+                if row.resource is not None and left[row.resource] <= 0:
                     excess.append(row.id)
                     continue
                 if row.resource is not None:
-                    in_use[row.resource] += 1
+                    left[row.resource] -= 1
                 taken.append(row)
             if not excess:
                 return taken
@@ -92,11 +89,29 @@ def claim(
     return [Work.from_row(row) for row in transact(engine, take)]
 
 
-def _resources_in_use(connection: Connection) -> Counter[str]:
+def _lock_free_resources(
+    connection: Connection, queued: ColumnElement[bool], limit: Callable[[str], int], now: datetime
+) -> dict[str, int]:
+    """The resources of queued rows that are not used up, and how many more rows of each may run.
+
+    Nobody else takes rows of these resources before the transaction ends. One that is used up is not locked: a backfill
+    that waits for its source must not make every claim wait for every other.
+    """
     resource = work.c.resource
-    running = (work.c.status == Status.RUNNING) & resource.is_not(None)
-    found = connection.execute(select(resource, func.count()).where(running).group_by(resource))
-    return Counter({str(name): count for name, count in found})
+    query = select(resource).where(queued, resource.is_not(None)).distinct().order_by(resource)
+    wanted = [str(name) for name in connection.execute(query).scalars()]
+
+    def count_left(names: Sequence[str]) -> dict[str, int]:
+        running = (work.c.status == Status.RUNNING) & resource.in_(names)
+        found = connection.execute(select(resource, func.count()).where(running).group_by(resource)) if names else []
+        in_use = Counter({str(name): count for name, count in found})
+        return {name: limit(name) - in_use[name] for name in names if in_use[name] < limit(name)}
+
+    free = count_left(wanted)
+    if not free or has_one_writer(connection.engine):
+        return free
+    upsert(connection, resources, [{"name": name, "claimed_at": now} for name in sorted(free)], key=["name"])
+    return count_left(list(free))
 
 
 def give_back(engine: Engine, owner: str, ids: Sequence[int]) -> None:

@@ -3,6 +3,7 @@
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 
 import pytest
 from sqlalchemy import Connection, Engine, update
@@ -176,6 +177,26 @@ def test_no_more_rows_of_a_resource_run_than_it_bears_and_the_others_do_not_wait
     rows.finish(engine, first[0].id, Status.SUCCEEDED)
     third = leases.claim(engine, "me", 5, resource_limit=lambda name: 2)
     assert [(row.id, row.attempts) for row in third] == [(written[2].id, 1)]
+
+
+def test_runners_that_claim_at_the_same_moment_do_not_exceed_a_resource_together(engine: Engine) -> None:
+    runners = 6
+    for round_number in range(8):
+        name = f"source:{round_number}"
+        transact(
+            engine, lambda connection, name=name: rows.add(connection, "selfcheck", [{}] * 12, resources=[name] * 12)
+        )
+        together = Barrier(runners)
+
+        def claim(number: int, together: Barrier = together) -> list[rows.Work]:
+            together.wait()
+            return leases.claim(engine, f"runner-{number}", 2, resource_limit=lambda name: 3)
+
+        with ThreadPoolExecutor(runners) as pool:
+            claimed = [row for found in pool.map(claim, range(runners)) for row in found]
+        assert [row.resource for row in claimed].count(name) == 3
+        later = leases.claim(engine, "later", 12, resource_limit=lambda name: 3)
+        assert later == []
 
 
 def test_whoever_asked_first_to_end_a_run_has_ended_it(engine: Engine) -> None:

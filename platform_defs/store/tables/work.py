@@ -44,6 +44,14 @@ work = Table(
     Index("idx_work_lease", "status", "leased_until"),
 )
 
+# Whoever claims rows with a resource locks the row of that resource, so that two runners do not both take the last one.
+resources = Table(
+    "work_resource",
+    metadata,
+    Column("name", Str(64), primary_key=True),
+    Column("claimed_at", Instant, nullable=False),
+)
+
 runners = Table(
     "work_runner",
     metadata,
