@@ -28,6 +28,8 @@ TAKEN_AWAY_S = 5.0
 # An adopted process is no descendant of the runner: should the runner be killed as well, nobody else would end it.
 ADOPTED_GRACE_S = 1.0
 KILL_AGAIN_S = 1.0
+# How long a runner that stops tells Dagster of the runs that it ends, before it ends the others unannounced.
+ANNOUNCE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -65,8 +67,9 @@ class RunProcesses:
         self.engine = engine
         self.instance = instance
         self.crash_logs = CrashLogs(settings.home / "runs")
-        # Set when the runner is told to stop: then all runs are ended, and their rows say so.
-        self.stopping = False
+        # When the runner was told to stop, by the monotonic clock: then all runs are ended, and their rows say so.
+        self._stop_began: float | None = None
+        self._noted_stop = False
         self._settings = settings
         self._selector = selector
         self._metrics = metrics
@@ -78,6 +81,18 @@ class RunProcesses:
 
     def __contains__(self, work_id: int) -> bool:
         return work_id in self._by_work_id
+
+    def stop(self) -> None:
+        """Only notes the time: a signal, whose handler calls this, may come in the middle of a statement."""
+        self._stop_began = self._stop_began or time.monotonic()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop_began is not None
+
+    def stopped_for(self, seconds: float) -> bool:
+        """Whether the runner was told to stop at least so long ago."""
+        return self._stop_began is not None and time.monotonic() - self._stop_began >= seconds
 
     def count_of(self, kinds: Collection[str], *, max_priority: int | None = None) -> int:
         """How many runs of these kinds of work have a slot, perhaps only those that are at least so urgent."""
@@ -136,9 +151,13 @@ class RunProcesses:
                 item.ended = "its fork server was killed before it started"
 
     def close_ended(self) -> None:
+        def close(item: RunProcess) -> None:
+            if not self.stopped_for(runners.LEAVE_AFTER_S):
+                self._close(item, str(item.ended))
+
         for_each(
             [item for item in self._by_work_id.values() if item.ended is not None],
-            lambda item: self._close(item, str(item.ended)),
+            close,
             lambda item: f"row of work {item.work.id} cannot be closed after its process ended",
         )
 
@@ -199,9 +218,16 @@ class RunProcesses:
                     self._terminate(self._by_work_id[work_id])
 
     def terminate_all(self) -> None:
+        """Ends all runs because the runner stops; a little later, however slow the database is, without a word."""
+        if not self._noted_stop and not self.stopped_for(ANNOUNCE_S):
+            # First and at once for all: whoever closes a row, now or after the next start, then knows who ended it.
+            leases.note_end(self.engine, self._owner, EndedBy.RESTART)
+            self._noted_stop = True
+
         def end(item: RunProcess) -> None:
             try:
-                self._report_canceling(item.work, "The runner was stopped, and ends its runs.")
+                if not self.stopped_for(ANNOUNCE_S):
+                    self._report_canceling(item.work, "The runner was stopped, and ends its runs.")
             finally:
                 self._terminate(item)
 
@@ -210,6 +236,15 @@ class RunProcesses:
             end,
             lambda item: f"the run of work {item.work.id} was not told that the runner stops",
         )
+
+    def leave(self) -> None:
+        """Kills what is left when the runner ends. Its rows stay as they are, and the next runner closes them."""
+        for item in self._by_work_id.values():
+            if item.process is not None and item.ended is None:
+                item.process.signal_group(signal.SIGKILL)
+        if self._by_work_id:
+            left = ", ".join(str(work_id) for work_id in sorted(self._by_work_id))
+            _log.warning("rows of work %s are closed by the next runner: the database is too slow for a stop", left)
 
     def terminate_taken_away(self) -> None:
         """Ends processes whose row another runner closed after our lease had run out: they must not go on here."""
@@ -242,4 +277,6 @@ class RunProcesses:
     def _grace_s(self, item: RunProcess) -> float:
         if not self.stopping:
             return self._settings.runner_grace_s
-        return min(self._settings.runner_grace_s, runners.STOP_GRACE_S if item.server else ADOPTED_GRACE_S)
+        stopped_for = time.monotonic() - (self._stop_began or 0.0)
+        grace = runners.STOP_GRACE_S - stopped_for if item.server else ADOPTED_GRACE_S
+        return min(self._settings.runner_grace_s, max(0.0, grace))

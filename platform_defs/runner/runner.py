@@ -77,7 +77,7 @@ class Runner:
         self._selector.register(listener, selectors.EVENT_READ, lambda: wake.discard_wake_ups(listener))
         self._selector.register(woken, selectors.EVENT_READ, lambda: woken.recv(4096))
         try:
-            while not (self._processes.stopping and not len(self._processes)):
+            while not self._has_stopped():
                 self._guard(self._tick)
                 for key, _ in self._selector.select(self._pause_s()):
                     self._guard(key.data)
@@ -91,20 +91,25 @@ class Runner:
             runners.delete_old_records(self._engine)
             recovery.recover_local_rows(processes)
             self._has_recovered = True
-        # Each step alone: one that fails at every tick must not keep the others from being done.
-        for step in (
+        steps = (
             processes.close_ended,
             lambda: self._loader.close_retired(processes.servers_in_use()),
             lambda: recovery.close_expired_rows(processes),
             processes.terminate_requested,
             processes.kill_overdue,
-            processes.terminate_all if processes.stopping else self._start_queued_rows,
+            self._start_queued_rows,
             self._send_heartbeat_if_due,
             self._delete_old_logs_if_due,
-        ):
+        )
+        # A stop is short: what the next runner can do as well, it does.
+        last_steps = (processes.terminate_all, processes.kill_overdue, processes.close_ended)
+        # Each step alone: one that fails at every tick must not keep the others from being done.
+        for step in last_steps if processes.stopping else steps:
             self._guard(step)
 
     def _pause_s(self) -> float:
+        if self._has_stopped():
+            return 0.0
         kill_at = self._processes.next_kill_at()
         return TICK_S if kill_at is None else max(0.0, min(TICK_S, kill_at - time.monotonic()))
 
@@ -119,8 +124,11 @@ class Runner:
             _log.error("the runner could not do a step and goes on: %s", line, exc_info=None if is_expected else error)
 
     def _stop(self, number: int, frame: object) -> None:
-        # Only noted here, and acted upon in the next tick: a signal may come in the middle of a statement.
-        self._processes.stopping = True
+        self._processes.stop()
+
+    def _has_stopped(self) -> bool:
+        processes = self._processes
+        return processes.stopping and (not len(processes) or processes.stopped_for(runners.LEAVE_AFTER_S))
 
     # -- definitions ------------------------------------------------------------------------------------------------
 
@@ -245,6 +253,7 @@ class Runner:
 
     def _leave(self, *sockets: socket.socket) -> None:
         signal.set_wakeup_fd(-1)
+        self._processes.leave()
         self._loader.close_all()
         for end in sockets:
             end.close()

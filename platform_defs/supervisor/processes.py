@@ -10,7 +10,7 @@ from platform_defs import dagster_instance
 from platform_defs.settings import SUPERVISED, Settings
 from platform_defs.supervisor import probes
 from platform_defs.supervisor.child import ChildSpec
-from platform_defs.work.runners import STOP_GRACE_S
+from platform_defs.work.runners import LEAVE_AFTER_S
 
 LOOPBACK = "127.0.0.1"
 
@@ -98,8 +98,9 @@ def child_specs(
                 (platform, "runner"),
                 variables,
                 probes.runner_probe(settings),
-                # The runner stops its runs first, which takes up to STOP_GRACE_S.
-                grace_s=STOP_GRACE_S + 3.0,
+                # The runner stops its runs first, and leaves after LEAVE_AFTER_S at the latest. On a busy machine the
+                # end of a Python process with Dagster loaded takes a second more.
+                grace_s=LEAVE_AFTER_S + 2.0,
                 keep_descendants_on_crash=True,
             )
         )

@@ -15,7 +15,7 @@ from platform_defs.store.engine import has_one_writer, read, transact
 from platform_defs.store.tables.work import resources, work
 from platform_defs.store.upsert import upsert
 from platform_defs.work.processes import ProcessId
-from platform_defs.work.rows import Status, Work, is_due
+from platform_defs.work.rows import EndedBy, Status, Work, is_due
 
 LEASE = timedelta(seconds=20)
 _QUEUED_AGAIN: dict[str, Any] = {"status": Status.QUEUED, "lease_owner": None, "leased_until": None}
@@ -103,8 +103,8 @@ def _lock_free_resources(
 
     def count_left(names: Sequence[str]) -> dict[str, int]:
         running = (work.c.status == Status.RUNNING) & resource.in_(names)
-        found = connection.execute(select(resource, func.count()).where(running).group_by(resource)) if names else []
-        in_use = Counter({str(name): count for name, count in found})
+        counted = select(resource, func.count()).where(running).group_by(resource)
+        in_use = Counter({str(name): count for name, count in connection.execute(counted)}) if names else Counter()
         return {name: limit(name) - in_use[name] for name in names if in_use[name] < limit(name)}
 
     free = count_left(wanted)
@@ -174,6 +174,12 @@ def adopt(engine: Engine, old_owner: str, new_owner: str, ids: Sequence[int]) ->
 def renew(engine: Engine, owner: str, ids: Sequence[int]) -> None:
     now = datetime.now(UTC)
     _update_owned(engine, owner, ids, {"leased_until": now + LEASE, "heartbeat_at": now})
+
+
+def note_end(engine: Engine, owner: str, by: EndedBy) -> None:
+    """Notes who is about to end all runs of the owner, before their rows are closed one by one."""
+    values = {"ended_by": func.coalesce(work.c.ended_by, by)}
+    transact(engine, lambda connection: connection.execute(update(work).where(_is_owned_by(owner)).values(values)))
 
 
 def owned_ids(engine: Engine, owner: str) -> set[int]:

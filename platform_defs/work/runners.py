@@ -17,6 +17,8 @@ ALIVE_FOR = timedelta(seconds=10)
 DELETE_AFTER = timedelta(days=1)
 # How long runs may take to end when their runner is stopped. A stop of the whole platform takes at most 10 s.
 STOP_GRACE_S = 3.0
+# After this time a runner that was told to stop leaves, whatever it has not closed yet.
+LEAVE_AFTER_S = 5.0
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,9 @@ class TurnedRunner:
     def close(self) -> None:
         if self._held is not None:
             self.let_load()
-        self._runner._processes.stopping = True
-        self.turn_until("all runs to end", lambda: len(self._runner._processes) == 0, 30)
+        self._runner._processes.stop()
+        self.turn_until("all runs to end", self._runner._has_stopped, 30)
+        self._runner._processes.leave()
         self._runner._loader.close_all()
         self._runner._selector.close()
 

@@ -1,5 +1,6 @@
 """The recovery sensor: rows that no runner takes become run requests, and are closed when those runs end."""
 
+import selectors
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,8 +15,12 @@ from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
 from platform_defs import dagster_instance
+from platform_defs.runner.launcher import CODE_SERVER_TAG
+from platform_defs.runner.metrics import RunnerMetrics
 from platform_defs.runner.recorded_runs import trigger_of
+from platform_defs.runner.recovery import recover_local_rows
 from platform_defs.runner.release import release_row, whoami
+from platform_defs.runner.run_processes import RunProcesses
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.work import work as table
@@ -337,3 +342,34 @@ def test_a_release_closes_run_and_row_ends_the_process_and_says_who_did_it(
     assert [found.status for found in instance.get_runs()] == [DagsterRunStatus.CANCELED]
     with pytest.raises(WorkError, match="nothing to release"):
         release_row(instance, engine, row.id)
+
+
+def test_what_a_stopped_runner_has_no_time_to_close_is_closed_by_the_next_one_as_ended_by_the_stop(
+    engine: Engine, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = f"{ProcessId.current().full_name}1"
+    row = rows.enqueue(engine, "selfcheck", {})
+    create_run_for_test(instance, job_name="selfcheck", run_id=row.run_id, status=DagsterRunStatus.STARTED)
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as child, selectors.DefaultSelector() as selector:
+        process = ProcessId.of(child.pid)
+        assert process is not None
+        leases.claim(engine, gone, 1)
+        leases.mark_started(engine, gone, row.id, process)
+        stopped = RunProcesses(Settings.load(), engine, instance, selector, RunnerMetrics(), owner=gone)
+        stopped.adopt(rows.get(engine, row.id), process)
+        # as if the database had taken all the time that a stop has
+        monkeypatch.setattr(runners, "LEAVE_AFTER_S", 0.0)
+        stopped.stop()
+        stopped.terminate_all()
+        stopped.close_ended()
+        stopped.leave()
+        child.wait()
+        assert f"rows of work {row.id} are closed by the next runner" in caplog.text
+        assert rows.get(engine, row.id).status is Status.RUNNING
+        me = ProcessId.current().full_name
+        recover_local_rows(RunProcesses(Settings.load(), engine, instance, selector, RunnerMetrics(), owner=me))
+    closed = rows.get(engine, row.id)
+    assert (closed.status, closed.ended_by) == (Status.CANCELED, EndedBy.RESTART)
+    run = instance.get_run_by_id(row.run_id)
+    assert run is not None
+    assert run.status is DagsterRunStatus.CANCELED
