@@ -15,7 +15,6 @@ from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
 from platform_defs import dagster_instance
-from platform_defs.runner.launcher import CODE_SERVER_TAG
 from platform_defs.runner.metrics import RunnerMetrics
 from platform_defs.runner.recorded_runs import trigger_of
 from platform_defs.runner.recovery import recover_local_rows

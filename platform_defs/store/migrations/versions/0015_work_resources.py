@@ -5,8 +5,8 @@ from alembic import op
 
 from platform_defs.store.types import Instant, Str
 
-revision = "0013"
-down_revision = "0012"
+revision = "0015"
+down_revision = "0014"
 branch_labels = None
 depends_on = None
 
