@@ -369,6 +369,11 @@ def test_insert_without_a_list_fills_by_position() -> None:
     assert set(found) == {("b.k", "a.Id"), ("b.m", "a.n")}
 
 
+def test_a_source_column_that_the_inputs_partial_schema_lacks_is_kept() -> None:
+    found = derived(extracted(sql_event("create table b as select id, sum(amount) as total from a group by id")))
+    assert set(found) == {("b.id", "a.Id"), ("b.total", "a.amount")}
+
+
 def test_words_that_are_no_columns_of_the_table_are_left_out() -> None:
     found = derived(extracted(sql_event("create table b as select datediff(minute, id, n) as m from a")))
     assert ("b.m", "a.minute") not in found

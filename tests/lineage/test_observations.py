@@ -14,13 +14,20 @@ from platform_defs.lineage.observations import Position, observation_lag_s, obse
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.work import leases, rows
 from sensors.lineage import lineage_observations, lineage_recovery
-from tests.lineage_events import run_event
+from tests.lineage_events import create_table, run_event
 
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
 START = Position()
 
 
-def store(engine: Engine, events: list[dict[str, Any]], *, tenant: int = 7, applied: bool = True) -> None:
+def store(
+    engine: Engine,
+    events: list[dict[str, Any]],
+    *,
+    tenant: int = 7,
+    applied: bool = True,
+    source_type: str | None = None,
+) -> None:
     rows = [
         {
             "tenant_id": tenant,
@@ -37,6 +44,7 @@ def store(engine: Engine, events: list[dict[str, Any]], *, tenant: int = 7, appl
             "created_at": TIME,
             "fingerprint": uuid.uuid4().hex * 2,
             "graph_applied_at": TIME if applied else None,
+            "source_type": source_type,
         }
         for event in events
     ]
@@ -58,6 +66,18 @@ def test_a_table_is_observed_once_a_tick_with_its_newest_event_and_the_count(eng
     assert not found["raw.orders"].written
     assert found["mart.orders"].columns == (("id", "bigint"), ("amount", "decimal(10,2)"))
     assert observe(engine, tick.position, without=set()).observations == []
+
+
+def test_only_tables_of_a_catalogs_events_are_observed(engine: Engine) -> None:
+    """Gravitino also sends schemas, metrics and tags as datasets; an engine's datasets are all tables."""
+    operations = ("create_table", "alter_table", "create_schema", "register_metric", "create_tag", "associate_tags")
+    for operation in operations:
+        event = create_table((7, "t7", "Tenant"), f"sales.{operation}", operation=operation, time=at(1))
+        store(engine, [event], source_type="gravitino")
+    store(engine, [run_event(job="gravitino.register_metric", writes=("mart.metric",), reads=())])
+    tick = observe(engine, START, without=set())
+    names = {observation.table.name.rpartition(".")[2] for observation in tick.observations}
+    assert names == {"create_table", "alter_table", "metric"}
 
 
 def test_a_tick_reports_a_bounded_number_of_tables_and_the_next_one_goes_on(engine: Engine) -> None:

@@ -68,6 +68,37 @@ def test_a_column_that_may_come_from_two_tables_is_not_guessed() -> None:
     assert read("select z from s.a, s.b") == {}
 
 
+@pytest.mark.parametrize(
+    ("sql", "lineage"),
+    [
+        # `amount` is in no schema: of one table in scope, or qualified, it is an edge all the same
+        ("create table t as select id, amount from s.a", {"id": {"s.a.id:I"}, "amount": {"s.a.amount:I"}}),
+        ("create table t as select a.amount from s.a join s.b on a.id = b.id", {"amount": {"s.a.amount:I"}}),
+        ("with c as (select id, amount from s.a) select sum(amount) as n from c", {"n": {"s.a.amount:A"}}),
+        ("with c as (select * from s.a) select amount from c", {"amount": {"s.a.amount:I"}}),
+        # of two tables that may both have it, nobody can tell whose it is
+        ("create table t as select amount from s.a join s.b on a.id = b.id", {}),
+        ("create table t as select X, amount from s.a join s.b on a.id = b.id", {"X": {"s.a.X:I"}}),
+    ],
+)
+def test_a_column_that_a_partial_schema_lacks_is_a_source_if_only_one_table_can_have_it(
+    sql: str, lineage: dict[str, set[str]]
+) -> None:
+    assert read(sql, schemas=KNOWN) == lineage
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "insert into t (a, b, c) select id, x from s.a",
+        "insert into t (a) select id, x from s.a",
+        "insert into t (a, b, c) select * from s.a",
+    ],
+)
+def test_a_list_of_columns_of_another_length_than_the_select_is_not_mapped_by_position(sql: str) -> None:
+    assert read(sql, schemas=KNOWN) == {}
+
+
 def test_a_star_that_nobody_can_expand_does_not_shift_the_listed_columns() -> None:
     assert read("insert into t (a, b, c) select *, x from s.a") == {}
 

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine, select, update
 
+from assets.lineage import recovery_outcome
 from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import DEMO_TENANT, add_tenant
 from platform_defs.graph.embedded import EmbeddedGraph
@@ -152,6 +153,9 @@ def test_a_recovery_that_keeps_failing_is_shown_until_it_works_again(
         assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
         assert "lineage_apply" in answer.json()["checks"]["lineage"]
         assert "platform_lineage_recovery_failures 2.0" in api.client.get("/metrics").text
+        check = recovery_outcome(engine)
+        assert (check.passed, "out of sort memory" in (check.description or "")) == (False, True)
         broken.undo()
         recover(engine, graph)
         assert api.client.get("/readyz").json() == api.client.get("/readyz").json() | {"status": "ready"}
+        assert recovery_outcome(engine).passed

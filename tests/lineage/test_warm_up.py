@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 
 from platform_defs.access.keys import issue_key
@@ -14,9 +15,11 @@ from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.api.lineage import warmth
 from platform_defs.graph.model import Node
 from platform_defs.graph.neo4j import Neo4jGraph
+from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.warm_up import warm_up
 from tests.api.serving import serve_api
 from tests.e2e.cut import cable
+from tests.graph.conftest import random_tenant
 from tests.lineage_events import run_event
 from tests.needs import require
 from tests.waiting import until
@@ -92,3 +95,23 @@ def test_a_graph_that_was_gone_is_warmed_up_before_it_gets_events_again(
             until("events to be taken again", lambda: post() == 201)
             until("the process to be ready", ready)
             api.app.state.graph.for_tenant(tenant.id).clear()
+
+
+@pytest.mark.needs("neo4j")
+def test_the_connections_of_neo4js_pool_that_are_in_use_are_measured() -> None:
+    registry = CollectorRegistry()
+    graph = Neo4jGraph(require("neo4j"), pool_size=7)
+    SinkMetrics(registry).watch_graph_pool(graph)
+
+    def in_use() -> float | None:
+        return registry.get_sample_value("platform_lineage_graph_pool_connections")
+
+    store = graph.for_tenant(random_tenant())
+    try:
+        assert registry.get_sample_value("platform_lineage_graph_pool_connections_max") == 7
+        assert in_use() == 0
+        assert store.update(lambda transaction: in_use()) == 1
+        assert in_use() == 0
+    finally:
+        store.clear()
+        graph.close()

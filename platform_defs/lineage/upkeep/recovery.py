@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine
 from platform_defs.access.principal import Principal
 from platform_defs.access.tenants import Tenant, find_tenant, find_tenants
 from platform_defs.canonical import canonical_json
+from platform_defs.errors import one_line
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.facts import Ref
@@ -86,8 +87,8 @@ def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryRepor
             log.error("the graph of tenant %d could not be rebuilt", tenant.id, exc_info=error)
             failed[tenant.id] = error
     if failed:
-        tenants = ", ".join(map(str, failed))
-        raise LineageError(f"the graphs of these tenants could not be rebuilt: {tenants}") from failed.popitem()[1]
+        tenants, cause = ", ".join(map(str, failed)), failed.popitem()[1]
+        raise LineageError(f"the graphs of tenants {tenants} could not be rebuilt: {one_line(cause)}") from cause
     return RecoveryReport(applied, refused, tuple(rebuilt))
 
 
