@@ -14,17 +14,21 @@ from dagster import (
     DagsterInstance,
     DynamicPartitionsDefinition,
     OpExecutionContext,
+    RunsFilter,
     job,
     op,
 )
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
-from dagster._core.storage.runs.schema import RunsTable
-from sqlalchemy import func, select, update
+from dagster._core.storage.runs.schema import RunsTable, SnapshotsTable
+from dagster._serdes import serialize_value
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.engine import URL
 
 from assets.upkeep import dagster_retention
 from platform_defs import dagster_instance
+from platform_defs.dagster_storage import unused_records
 from platform_defs.dagster_storage.retention import Pruned, prune
 from platform_defs.settings import Settings
 from tests.conftest import STORES
@@ -43,6 +47,11 @@ def materialize(context: OpExecutionContext) -> None:
 
 @job
 def model() -> None:
+    materialize()
+
+
+@job
+def another() -> None:
     materialize()
 
 
@@ -127,3 +136,44 @@ def test_the_nightly_job_prunes_by_the_setting_and_ticks_are_left_to_dagster(
     assert not Path(os.environ["DAGSTER_HOME"], "storage", old).exists()
     retention = dagster_instance.instance_config(Settings.load())["retention"]
     assert retention["sensor"]["purge_after_days"] == {"skipped": 1, "started": 30, "success": 30, "failure": 30}
+
+
+def snapshots(instance: DagsterInstance) -> set[str]:
+    with instance.run_storage.connect() as connection:  # type: ignore[attr-defined]
+        return set(connection.scalars(select(SnapshotsTable.c.snapshot_id)))
+
+
+@pytest.mark.parametrize("database_url", STORES, indirect=True)
+def test_snapshots_and_backfills_go_once_no_run_refers_to_them(
+    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(instance, "20250101")
+    used = snapshots(instance)
+    tags = {"partition": "20250102", "dagster/backfill": "with-run"}
+    unused_job = another.execute_in_process(instance=instance, tags=tags).dagster_run.job_snapshot_id
+    assert unused_job is not None
+    long_ago = (NOW - timedelta(days=100)).timestamp()
+    for name, status in (("done", "COMPLETED_SUCCESS"), ("open", "REQUESTED"), ("with-run", "FAILED")):
+        backfill = PartitionBackfill(
+            name, BulkActionStatus(status), False, tags={"a": name}, backfill_timestamp=long_ago
+        )
+        instance.add_backfill(backfill)
+    assert prune(instance, days=90, at=NOW) == Pruned(backfills=1)
+    make_old(instance)
+    recent = execute(instance, "20250103")
+    assert prune(instance, days=90, at=NOW).snapshots == 0, "they were in use when it began"
+    assert {backfill.backfill_id for backfill in instance.get_backfills()} == {"open"}
+    assert len(snapshots(instance) - used) == 2, "of the job and of its plan"
+
+    def begin(seconds: float) -> None:
+        """A run whose snapshot was found stored just before it was deleted."""
+        (missing,) = instance.get_runs(filters=RunsFilter([recent]))
+        body = serialize_value(missing._replace(run_id="late", job_snapshot_id=unused_job))
+        with instance.run_storage.connect() as connection:  # type: ignore[attr-defined]
+            connection.execute(insert(RunsTable).values(run_id="late", run_body=body, status="STARTED"))
+
+    monkeypatch.setattr(unused_records.time, "sleep", begin)
+    assert prune(instance, days=90, at=NOW) == Pruned(snapshots=1)
+    assert snapshots(instance) == used | {unused_job}
+    assert instance.get_job_snapshot(unused_job).name == "another"
+    assert another.execute_in_process(instance=instance, tags=tags).success

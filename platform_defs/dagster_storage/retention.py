@@ -1,4 +1,4 @@
-"""Deletes what Dagster would keep for ever: finished runs with their events, and events that no run wrote.
+"""Deletes what Dagster would keep for ever: finished runs with their events, events that no run wrote, unused records.
 
 The newest materialisation of every partition stays, whatever its age. Without it Dagster would show the partition as
 missing, and a backfill of missing partitions would compute it again.
@@ -20,6 +20,8 @@ from dagster._core.storage.runs.schema import RunsTable, RunTagsTable
 from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
 from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select
 
+from platform_defs.dagster_storage.unused_records import delete_backfills, delete_snapshots, unused_snapshots
+
 # Few enough that other processes do not wait long for the locks of one transaction.
 RUNS_AT_ONCE = 100
 EVENTS_AT_ONCE = 2000
@@ -33,6 +35,8 @@ class Pruned:
     runs: int = 0
     events: int = 0
     checks: int = 0
+    snapshots: int = 0
+    backfills: int = 0
 
 
 def prune(instance: DagsterInstance, *, days: int, at: datetime) -> Pruned:
@@ -42,6 +46,7 @@ def prune(instance: DagsterInstance, *, days: int, at: datetime) -> Pruned:
         return Pruned()
     # Dagster stores times without a zone, in UTC.
     before = (at - timedelta(days=days)).replace(tzinfo=None)
+    unused = unused_snapshots(runs)
     pruned_runs = pruned_events = 0
     while run_ids := _old_runs(runs, before):
         # The run goes last: a run without events is found again the next night, events without a run are not.
@@ -54,7 +59,9 @@ def prune(instance: DagsterInstance, *, days: int, at: datetime) -> Pruned:
     while (found := _old_runless_events(events, before, last)) is not None:
         last, ids = found
         pruned_events += _delete_events(events, ids)
-    return Pruned(pruned_runs, pruned_events, _delete_checks(events, before))
+    checks = _delete_checks(events, before)
+    backfills = delete_backfills(runs, before)
+    return Pruned(pruned_runs, pruned_events, checks, delete_snapshots(runs, unused), backfills)
 
 
 def _old_runs(runs: SqlRunStorage, before: datetime) -> list[str]:
