@@ -205,6 +205,13 @@ def hurry(connection: Connection, work_ids: Sequence[int]) -> list[int]:
     return found
 
 
+def take_waiting(connection: Connection, work_id: int, reason: str) -> bool:
+    """Closes a queued row that waits for a time, because somebody does its work at once; False if it does not wait."""
+    waiting = (work.c.id == work_id) & (work.c.status == Status.QUEUED) & work.c.not_before.is_not(None)
+    closed = {"status": Status.CANCELED, "error": reason, "finished_at": datetime.now(UTC)}
+    return connection.execute(update(work).where(waiting).values(closed)).rowcount == 1
+
+
 def get(engine: Engine, work_id: int) -> Work:
     found = read(engine, lambda connection: connection.execute(select(work).where(work.c.id == work_id)).one_or_none())
     if found is None:

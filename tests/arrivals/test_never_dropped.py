@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Engine, update
 
 from platform_defs.arrivals import sweep as arrival_sweep
+from platform_defs.arrivals.errors import AlreadyRunning
 from platform_defs.arrivals.executions import lifecycle, recovery, source_watch
 from platform_defs.arrivals.executions.next_attempt import MAX_CRASHES
 from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus
@@ -168,6 +169,23 @@ def test_an_arrival_starts_a_waiting_try_at_once_and_is_answered_by_it(due: Engi
     waiting = fail_for_the_source(due)
     assert report(due).queued == {"M": waiting}
     assert [row.id for row in leases.claim(due, "runner", 8)][-1] == last(due).work_id
+
+
+def test_an_operators_launch_makes_the_waiting_try_at_once_and_nothing_else_makes_it_again(due: Engine) -> None:
+    waiting = fail_for_the_source(due)
+    row = work_of(due, last(due))
+    launched = lifecycle.start_operator_execution(due, "M", OP, "run-of-operator", datetime.now(UTC))
+    assert launched.task_id == waiting, "whoever waits for the answer follows it"
+    assert (last(due).run_id, last(due).try_number, len(logged_tasks(due, "M", OP))) == ("run-of-operator", 2, 2)
+    assert rows.get(due, row.id).status is Status.CANCELED
+    assert rows.get(due, row.id).error == "run run-of-operator executes it"
+    with pytest.raises(AlreadyRunning):
+        lifecycle.start_operator_execution(due, "M", OP, "another-run", datetime.now(UTC))
+    assert report(due).busy == ["M"]
+    again = lifecycle.finish_execution(due, launched, TaskStatus.SUCCESS, silent)
+    assert (last(due).id, last(due).trigger_code) == (again, "AGAIN"), "the arrival that came meanwhile"
+    with pytest.raises(AlreadyRunning):
+        lifecycle.start_operator_execution(due, "M", OP, "third-run", datetime.now(UTC))
 
 
 def test_an_arrival_that_an_etl_job_writes_starts_a_waiting_try_at_once(due: Engine) -> None:

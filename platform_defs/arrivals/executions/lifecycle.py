@@ -170,12 +170,21 @@ def start_queued_execution(
 def start_operator_execution(
     engine: Engine, model_id: str, op_time: str, run_id: str, now: datetime, *, process: str | None = None
 ) -> Execution:
-    """Starts an execution that an operator launched, even before all tables have arrived, never beside another one."""
+    """Starts an execution that an operator launched, even before all tables have arrived, never beside another one.
+
+    An execution of the batch that waits for a time of its own, after a death or because its source was down, is not
+    made beside this one: the operator's run makes it, at once.
+    """
     batch = (model_id, op_time)
 
     def start(connection: Connection) -> Execution:
-        if lock_running(connection, [batch]):
-            raise AlreadyRunning
+        if running := lock_running(connection, [batch]):
+            task = connection.execute(select(metrics_task_log).where(metrics_task_log.c.id == running[batch])).one()
+            if task.work_id is None or not rows.take_waiting(connection, task.work_id, f"run {run_id} executes it"):
+                raise AlreadyRunning
+            own = update(metrics_task_log).where(metrics_task_log.c.id == task.id).values(work_id=None)
+            connection.execute(own)
+            return _start(connection, task, run_id, process, now)
         row = {
             "model_id": model_id,
             "op_time": op_time,

@@ -33,6 +33,8 @@ _FORBIDDEN = {
     exp.DML: "a statement that writes",
     exp.Command: "a command",
 }
+# Hints by which a query of MySQL would set variables of its session, such as the time limit.
+_LIMIT_HINT = re.compile(r"max_execution_time|set_var", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
 
 
@@ -183,6 +185,8 @@ def _pieces(sql: str, dialect: Dialect, known: Mapping[str, Sequence[str | None]
             raise InvalidSql("U& before a quote is refused: write the characters themselves")
         elif kind == "comment" and text.startswith(("/*!", "/*M!")):
             raise InvalidSql(f"{text}: MySQL executes such a comment")
+        elif kind == "comment" and text.startswith("/*+") and _LIMIT_HINT.search(text):
+            raise InvalidSql(f"{text}: a query does not change its time limit; `timeout` of the model does")
         else:
             yield text
 

@@ -2,8 +2,10 @@
 
 import pytest
 
+from platform_defs.arrivals.errors import ModelFailed
 from platform_defs.arrivals.models.model import Kpi
 from platform_defs.arrivals.models.sql import InvalidSql, check_expression, check_query, render_query
+from platform_defs.sources.reach import Reach
 from tests.arrivals.models.making import AMOUNT, model
 
 
@@ -107,3 +109,60 @@ def test_only_dependencies_are_renamed_and_only_where_they_are_tables() -> None:
         " FROM `订单_20``51219` AS `订单_yyyymmdd` JOIN `dw`.`shops_20``512` s JOIN `other_yyyymmdd`"
         " JOIN own_yyyymm JOIN db.`订单_20``51219` AS z"
     )
+
+
+# Ways to write a hidden table, another schema or a statement that is no query, so that a check by names might miss it.
+HOSTILE = r"""
+SELECT COUNT(*) AS K FROM /*!50000 api_keys */
+SELECT COUNT(*) AS K FROM /*!api_keys*/
+SELECT COUNT(*) AS K FROM /*M! api_keys */
+SELECT COUNT(*) AS K FROM `API_KEYS`
+SELECT COUNT(*) AS K FROM`api_keys`
+SELECT COUNT(*) AS K FROM(api_keys)
+SELECT COUNT(*) AS K FROM .api_keys
+SELECT COUNT(*) AS K FROM (orders, api_keys)
+SELECT COUNT(*) AS K FROM {oj orders LEFT JOIN api_keys ON 1=1}
+SELECT COUNT(*) AS K FROM orders STRAIGHT_JOIN api_keys
+SELECT COUNT(*) AS K FROM orders PARTITION (p0), api_keys PARTITION (p0)
+WITH orders AS (SELECT * FROM api_keys) SELECT COUNT(*) AS K FROM orders
+WITH api_keys AS (SELECT 1) SELECT COUNT(*) AS K FROM api_keys
+WITH x AS (WITH api_keys AS (SELECT 1 AS a) SELECT * FROM api_keys) SELECT (SELECT COUNT(*) FROM api_keys) AS K FROM x
+SELECT (TABLE api_keys LIMIT 1) AS K
+SELECT 1 AS K UNION TABLE api_keys
+SELECT 1 AS K FROM (TABLE api_keys) x
+SELECT 1 AS K WHERE 1 IN (TABLE api_keys)
+TABLE api_keys
+HANDLER api_keys OPEN
+SHOW TABLES
+SELECT 1 AS K; SHOW TABLES
+DESCRIBE api_keys
+PREPARE x FROM 'SELECT 1'
+EXECUTE x
+CALL something()
+SELECT COUNT(*) AS K FROM `information_schema`.`tables`
+SELECT COUNT(*) AS K FROM performance_schema.threads
+SELECT COUNT(*) AS K FROM other . orders
+SELECT COUNT(*) AS K FROM def.other.orders
+SELECT COUNT(*) AS K FROM JSON_TABLE((SELECT JSON_ARRAYAGG(s) FROM api_keys), '$[*]' COLUMNS (a INT PATH '$')) t
+SELECT COUNT(*) AS K FROM orders, LATERAL (SELECT * FROM api_keys) x
+SELECT @x := (SELECT COUNT(*) FROM api_keys) AS K
+SELECT LOAD_FILE/**/('/etc/passwd') AS K
+SELECT `LOAD_FILE`('/etc/passwd') AS K
+SELECT 1 AS K INTO OUTFILE '/tmp/x'
+SELECT 1 AS K INTO @x
+SELECT COUNT(*) AS K FROM orders PROCEDURE ANALYSE()
+SELECT BENCHMARK(1, (SELECT COUNT(*) FROM api_keys)) AS K
+SELECT COUNT(*) AS K FROM orders ORDER BY (SELECT 1 FROM api_keys)
+SELECT 1 AS K FROM orders WINDOW w AS (PARTITION BY (SELECT 1 FROM api_keys))
+SELECT /*+ MAX_EXECUTION_TIME(0) */ COUNT(*) AS K FROM orders
+SELECT /*+ set_var(max_execution_time = 0) */ COUNT(*) AS K FROM orders
+SET STATEMENT max_statement_time = 0 FOR SELECT 1 AS K
+SELECT 'a\' FROM orders -- ' AS K, COUNT(*) FROM api_keys
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_on_the_platforms_mysql_no_spelling_of_a_query_reaches_what_is_hidden(sql: str) -> None:
+    hostile = model(sql, dimensions=[], kpis=[Kpi("K", "", "1")])
+    with pytest.raises(ModelFailed, match="the SQL of the model"):
+        render_query(hostile, "mysql", "20251219", Reach("platform"))
