@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from platform_defs.errors import SettingsError
-from platform_defs.settings import Settings, resolve_secret
+from platform_defs.settings import Settings, resolve_secret, unknown_variables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -104,3 +104,8 @@ def test_keys_of_the_operators_file_replace_ours_in_the_instance(
     config.write_text("- not a mapping\n")
     with pytest.raises(SettingsError, match=r"PLATFORM_DAGSTER_CONFIG: .* holds no mapping"):
         instance_config(Settings.load())
+
+
+def test_variables_that_no_setting_has_are_named_and_those_of_sources_are_none_of_them() -> None:
+    sources = ["PLATFORM_SOURCE_DW_URL", "PLATFORM_SOURCE_DW_QUERIES", "PLATFORM_SOURCE_QUERIES"]
+    assert unknown_variables([*sources, "PLATFORM_RUNER_SLOTS"]) == {"PLATFORM_RUNER_SLOTS": "PLATFORM_RUNNER_SLOTS"}

@@ -104,6 +104,7 @@ def execution_metadata(result: ExecutionResult) -> dict[str, Any]:
         "dagster/row_count": result.counts.computed,
         "missing tables": ", ".join(result.missing_tables) or "none",
         "task": result.task_id,
+        "task command": f"platform models tasks {result.model_id} --op-time {result.op_time}",
         "task page": MetadataValue.url(f"http://{host}:{settings.api_port}/api/open/kpi/tasks/{result.task_id}"),
         **{f"{kpi_id} total": float(total) for kpi_id, total in result.counts.totals.items()},
     }

@@ -225,3 +225,15 @@ def test_every_path_of_the_systems_asks_for_its_scope(api: Api, method: str, pat
     assert status("webhooks:write") == 403
     # lists are whole; everything else asks for more than an empty body, or for something that exists
     assert status(scope) == (200 if method == "GET" and path.count("/") == 3 else 400)
+
+
+def test_a_browser_without_a_key_is_shown_how_to_read_the_page(api: Api) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    answer = api.client.get("/api/open/kpi/tasks/7?<script>='x'", headers=browser)
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "WWW-Authenticate" in answer.headers
+    assert "platform keys issue me --scopes arrivals:read" in answer.text
+    assert "/api/open/kpi/tasks/7" in answer.text
+    assert "<script>" not in answer.text
+    for others in ({"Accept": "*/*"}, {**browser, "Authorization": "Bearer wrong"}, {**browser, "X-API-Key": "wrong"}):
+        assert api.client.get("/api/open/kpi/tasks/7", headers=others).json()["status"] == "unauthorized"

@@ -156,6 +156,7 @@ def test_a_triggered_model_is_a_run_with_its_counts_in_the_models_partition(home
         "dagster/row_count": 2,
         "missing tables": "none",
         "task": ended.id,
+        "task command": f"platform models tasks M-1 --op-time {OP}",
         "task page": f"http://127.0.0.1:8000/api/open/kpi/tasks/{ended.id}",
         "M-1-amount total": 12.0,
     }

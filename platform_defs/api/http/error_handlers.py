@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
+from platform_defs.api.http.browser_page import page_without_key
 from platform_defs.api.http.errors import ApiError, ErrorResponses
 from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.store.engine import is_transient
@@ -23,7 +24,7 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter], errors: Error
 
     async def on_api_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ApiError)
-        return errors.response(request.url.path, error)
+        return page_without_key(request, error) or errors.response(request.url.path, error)
 
     async def on_http_exception(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -159,3 +159,12 @@ def test_a_source_that_no_variable_names_is_not_tried_again(bench: Bench) -> Non
     with pytest.raises(NodeFailed, match="PLATFORM_SOURCE_LAKE_URL is not set") as raised:
         bench.perform("sql", {"source": "lake", "sql": "SELECT 1"})
     assert not raised.value.may_retry
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_source_that_only_models_can_read_is_refused_with_that_reason(engine: Engine) -> None:
+    urls = {"LAKE": "postgresql://me:s3cret@127.0.0.1:1/db"}
+    bench = open_bench(engine, NodeEnvironment(engine, source_urls=urls))
+    with pytest.raises(NodeFailed, match="the source lake is PostgreSQL") as raised:
+        bench.perform("sql", {"source": "lake", "sql": "SELECT 1"})
+    assert not raised.value.may_retry
