@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, func, or_, select, tuple_
+from sqlalchemy import Column, ColumnElement, Connection, Row, Select, and_, func, or_, select, tuple_
 
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.vocabulary import KNOWLEDGE, TENANT
@@ -35,6 +35,16 @@ class EdgePlace(NamedTuple):
     from_node: int
     type: str
     to_node: int
+
+
+class _Ends(defaultdict[int, list[int]]):
+    """Numbers of nodes, each with those of the nodes at the other ends of its edges."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
+
+    def ids(self) -> set[int]:
+        return {number for others in self.values() for number in others}
 
 
 class TenantRows:
@@ -81,45 +91,44 @@ class TenantRows:
             found |= {row.node_id: row.id for row in connection.execute(query)}
         return found
 
-    def upstream(self, connection: Connection, tables: Sequence[int], limit: int) -> set[tuple[str, str]]:
-        """The ids of these tables, each with those of the tables that its rows come from."""
-        written, read = graph_edge.alias("written"), graph_edge.alias("read")
-        own, derived, other = graph_edge.alias("own"), graph_edge.alias("derived"), graph_edge.alias("other")
-        by_job = (
-            select(written.c.to_node.label("below"), read.c.from_node.label("above"))
-            .join(read, self._both(read, "INPUT_OF", read.c.to_node == written.c.from_node))
-            .where(self._both(written, "OUTPUT_TO", written.c.to_node.in_(tables)))
-        )
-        by_column = (
-            select(own.c.from_node.label("below"), other.c.from_node.label("above"))
-            .join(derived, self._both(derived, "DERIVES_FROM", derived.c.from_node == own.c.to_node))
-            .join(other, self._both(other, "HAS_COLUMN", other.c.to_node == derived.c.to_node))
-            .where(self._both(own, "HAS_COLUMN", own.c.from_node.in_(tables)))
-        )
+    def upstream(self, connection: Connection, tables: Sequence[int]) -> set[tuple[str, str]]:
+        """The ids of these tables, each with those of the tables that its rows come from.
+
+        Step by step along an index: SQLite would join the steps by reading all edges of the tenant for each of them.
+        """
+        writers = self._ends(connection, "OUTPUT_TO", graph_edge.c.to_node, tables)
+        readers = self._ends(connection, "INPUT_OF", graph_edge.c.to_node, writers.ids())
+        columns = self._ends(connection, "HAS_COLUMN", graph_edge.c.from_node, tables)
         # an input of the table as a whole is an edge from the table itself
-        as_a_whole = (
-            select(derived.c.from_node.label("below"), other.c.from_node.label("above"))
-            .join(other, self._both(other, "HAS_COLUMN", other.c.to_node == derived.c.to_node))
-            .where(self._both(derived, "DERIVES_FROM", derived.c.from_node.in_(tables)))
-        )
-        below, above = graph_node.alias("below_node"), graph_node.alias("above_node")
-        found: set[tuple[str, str]] = set()
-        for query in (by_job, by_column, as_a_whole):
-            pairs = query.distinct().subquery()
-            named = (
-                select(below.c.node_id.label("below"), above.c.node_id.label("above"))
-                .join(pairs, pairs.c.below == below.c.id)
-                .join(above, above.c.id == pairs.c.above)
-                .where(below.c.tenant_id == self._tenant, above.c.tenant_id == self._tenant)
-                .order_by(below.c.node_id, above.c.node_id)
-                .limit(limit)
-            )
-            found |= {(row.below, row.above) for row in connection.execute(named)}
+        sources = self._ends(connection, "DERIVES_FROM", graph_edge.c.from_node, {*columns.ids(), *tables})
+        owners = self._ends(connection, "HAS_COLUMN", graph_edge.c.to_node, sources.ids())
+        found: set[tuple[int, int]] = set()
+        for table in tables:
+            above = {upper for job in writers[table] for upper in readers[job]}
+            derived = {source for place in (table, *columns[table]) for source in sources[place]}
+            above |= {owner for source in derived for owner in owners[source]}
+            found |= {(table, upper) for upper in above}
+        names = self._names(connection, {number for pair in found for number in pair})
+        return {(names[table], names[upper]) for table, upper in found}
+
+    def _ends(self, connection: Connection, type: str, near: Column[int], nodes: Collection[int]) -> "_Ends":
+        """For each of these nodes the other ends of its edges of this type; `near` is the end that the nodes are."""
+        far = graph_edge.c.from_node if near is graph_edge.c.to_node else graph_edge.c.to_node
+        found = _Ends()
+        for some in chunks(sorted(nodes), IDS_PER_STATEMENT):
+            condition = and_(graph_edge.c.tenant_id == self._tenant, graph_edge.c.type == type, near.in_(some))
+            for near_number, far_number in connection.execute(select(near, far).where(condition)):
+                found[near_number].append(far_number)
         return found
 
-    def _both(self, edge: FromClause, type: str, condition: ColumnElement[bool]) -> ColumnElement[bool]:
-        """Edges of the tenant that are of this type and meet the condition."""
-        return and_(edge.c.tenant_id == self._tenant, edge.c.type == type, condition)
+    def _names(self, connection: Connection, numbers: Collection[int]) -> dict[int, str]:
+        return {
+            row.id: row.node_id
+            for some in chunks(sorted(numbers), IDS_PER_STATEMENT)
+            for row in connection.execute(
+                self._select(graph_node.c.id, graph_node.c.node_id).where(graph_node.c.id.in_(some))
+            )
+        }
 
     def places(self, connection: Connection, keys: Sequence[EdgeKey]) -> list[EdgePlace]:
         """The keys with the numbers of their nodes. Keys with a missing node are left out; edges are not looked up."""

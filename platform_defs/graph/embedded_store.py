@@ -52,7 +52,7 @@ class EmbeddedStore(BatchStore[Connection]):
         def work(connection: Connection) -> list[tuple[str, str]]:
             found: set[tuple[str, str]] = set()
             for some in chunks(sorted(self._rows.numbers(connection, set(ids)).values()), IDS_PER_STATEMENT):
-                found |= self._rows.upstream(connection, some, limit)
+                found |= self._rows.upstream(connection, some)
             return sorted(found)[:limit]
 
         return self._transactions.read(work)
