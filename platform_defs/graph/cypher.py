@@ -90,10 +90,12 @@ WITH DISTINCT t.id AS table, u.id AS upstream ORDER BY table, upstream LIMIT $li
 RETURN collect({{table: table, upstream: upstream}}) AS found
 """
 
+# two patterns, because one would not use the same edge twice, and a column may derive from itself
 UPSTREAM_BY_COLUMN = """
 UNWIND $ids AS id
 MATCH (t:Knowledge {{tenantId: $tenant, id: id}})-[:HAS_COLUMN]->(:Knowledge {{tenantId: $tenant}})
-  -[:DERIVES_FROM]->(:Knowledge {{tenantId: $tenant}})<-[:HAS_COLUMN]-(u:Knowledge {{tenantId: $tenant}})
+  -[:DERIVES_FROM]->(c:Knowledge {{tenantId: $tenant}})
+MATCH (u:Knowledge {{tenantId: $tenant}})-[:HAS_COLUMN]->(c:Knowledge {{tenantId: $tenant}})
 WITH DISTINCT t.id AS table, u.id AS upstream ORDER BY table, upstream LIMIT $limit
 RETURN collect({{table: table, upstream: upstream}}) AS found
 """

@@ -314,9 +314,10 @@ def test_a_table_comes_from_what_its_jobs_read_and_from_the_tables_of_its_column
             UpsertEdges([Edge("GONE_OUTPUT_TO", "gone", "made")]),
             UpsertEdges([Edge("DERIVES_FROM", columns["derived"], columns["column"])]),
             UpsertEdges([Edge("DERIVES_FROM", "whole", columns["column"])]),
+            UpsertEdges([Edge("DERIVES_FROM", columns["whole"], columns["whole"])]),
         ]
     )
-    expected = [("derived", "column"), ("made", "made"), ("made", "read"), ("whole", "column")]
+    expected = [("derived", "column"), ("made", "made"), ("made", "read"), ("whole", "column"), ("whole", "whole")]
     assert store.upstream_tables([*tables, "absent"], limit=10) == expected
     assert store.upstream_tables(tables, limit=2) == expected[:2]
     assert store.upstream_tables(["read"], limit=10) == []
