@@ -17,6 +17,7 @@ from sensors.ticks import noted_tick
 CHANGES_EVERY = timedelta(seconds=30)
 # The graph changes without new events too: the recovery applies old ones, and rebuilds.
 LOOKS_EVERY = timedelta(minutes=2)
+# How many tables are remembered for each that is shown: some of them were dropped or are of a tenant that is not shown.
 _REMEMBERED = 5
 
 
@@ -28,9 +29,9 @@ _REMEMBERED = 5
 def lineage_tables(context: SensorEvaluationContext) -> SensorResult | SkipReason:
     """While the graph is away the tick fails, and Dagster goes on showing what the graph said before."""
     settings = Settings.load()
-    if not settings.lineage_observe or not settings.lineage_tables:
-        return SkipReason("PLATFORM_LINEAGE_OBSERVE is off, or PLATFORM_LINEAGE_TABLES is 0")
     with noted_tick(lineage_tables.name) as engine:
+        if not settings.lineage_observe or not settings.lineage_tables:
+            return SkipReason("PLATFORM_LINEAGE_OBSERVE is off, or PLATFORM_LINEAGE_TABLES is 0")
         events = note_new_tables(engine)
         newest, now = read(engine, newest_event), datetime.now(UTC)
         if not is_due(context.cursor, newest, now):

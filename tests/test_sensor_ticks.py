@@ -14,11 +14,13 @@ from platform_defs.work.sensor_ticks import last_ticks
 from sensors.chains import chains
 from sensors.ingest import UPKEEP, keep_ingest_going
 from sensors.lineage import lineage_recovery
+from sensors.lineage_tables import lineage_tables
 
 SENSORS: list[tuple[str, Callable[[SensorEvaluationContext], object], str]] = [
     (chains.name, chains, "job_run"),
     (UPKEEP, keep_ingest_going, "ing_task"),
     (lineage_recovery.name, lineage_recovery, "lineage_events"),
+    (lineage_tables.name, lineage_tables, "lineage_table_seen"),
 ]
 
 
