@@ -161,7 +161,6 @@ def test_a_source_that_no_variable_names_is_not_tried_again(bench: Bench) -> Non
     assert not raised.value.may_retry
 
 
-@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_a_source_that_only_models_can_read_is_refused_with_that_reason(engine: Engine) -> None:
     urls = {"LAKE": "postgresql://me:s3cret@127.0.0.1:1/db"}
     bench = open_bench(engine, NodeEnvironment(engine, source_urls=urls))
