@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy import Connection, Engine, Row, func, select
 
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import Dataset, parse_event
@@ -75,7 +75,7 @@ class Tick:
 def observe(engine: Engine, after: Position, *, without: Set[int], at: datetime | None = None) -> Tick:
     """Observations of the events after a position, for at most TABLES_A_TICK tables; the next tick gets the rest."""
     found: dict[Table, Observation] = {}
-    position = after
+    after = position = _still_there(engine, after)
     linked = LinkedTables(engine)
     for row in read_new_events(engine, after.last_id, at or now()):
         by_table = {} if row.tenant_id in without else {o.table: o for o in _observations_of(row, linked)}
@@ -90,6 +90,12 @@ def observe(engine: Engine, after: Position, *, without: Set[int], at: datetime 
             break
         position = Position(row.id)
     return Tick(list(found.values()), position)
+
+
+def _still_there(engine: Engine, after: Position) -> Position:
+    """The position, or the newest event if that is before it: SQLite gives the ids of deleted newest rows again."""
+    newest = read(engine, lambda connection: connection.scalar(select(func.max(_events.id)))) or 0
+    return after if after.last_id <= newest else Position(newest)
 
 
 def save_position(engine: Engine, last_id: int) -> None:

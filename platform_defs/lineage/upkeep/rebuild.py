@@ -7,10 +7,11 @@ not seen the first time are applied, until there are none. If the row of an even
 event's writer leaves it to the recovery (see rebuild_requests.record_rewrite).
 
 With keep_unexplained the merge starts from the facts whose events retention has deleted (merge/forgotten_events.py),
-and only nodes and edges that the merge itself once wrote may be removed.
+and only nodes and edges that the merge itself once wrote may be removed. Facts of `forgotten` events are not kept, as
+if these had never been sent.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -61,6 +62,7 @@ def rebuild(
     read_events: Callable[[], Iterator[EventFacts]],
     progress: Callable[[int], None],
     keep_unexplained: bool = False,
+    forgotten: Set[Version] = frozenset(),
 ) -> RebuildReport:
     """read_events reads all stored events of the tenant in the order of their versions, anew at each call.
 
@@ -73,7 +75,7 @@ def rebuild(
         events = partial(_read_and_note, read_events, seen, progress)
         try:
             if keep_unexplained:
-                state = _merge_onto_forgotten(store, read_events, events, seen)
+                state = _merge_onto_forgotten(store, read_events, events, seen, forgotten)
             else:
                 state = _merge_events(ForgottenFacts(empty_state(str(store.tenant))), events())
             if state is None:
@@ -111,12 +113,13 @@ def _merge_onto_forgotten(
     read_events: Callable[[], Iterator[EventFacts]],
     events: Callable[[], Iterator[EventFacts]],
     seen: set[Version],
+    forgotten_versions: Set[Version],
 ) -> State | None:
     """Merges the events onto the facts of deleted events. None if retention has deleted more events in the meantime."""
     # The graph is read before the events. So an event that is applied in between is read as well, and says its facts
     # again; in the other order its facts would look like those of a deleted event.
     items = list(store.stream())
-    stored: set[Version] = set()
+    stored: set[Version] = set(forgotten_versions)
     moves: list[Move] = []
     for event in read_events():
         stored.add(event.version)
@@ -129,7 +132,7 @@ def _merge_onto_forgotten(
         forgotten = read_forgotten_facts(str(store.tenant), items, stored, moves)
         make_older(forgotten)
         state = _merge_events(forgotten, events())
-    return state if stored <= seen else None
+    return state if stored - forgotten_versions <= seen else None
 
 
 def _graph_of(tenant: Tenant, state: State) -> Iterator[Node | Edge]:

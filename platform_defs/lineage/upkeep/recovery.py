@@ -1,7 +1,7 @@
 """Recovery after a crash or an outage: applies raw events that the graph lacks and rebuilds graphs that need it."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -27,7 +27,7 @@ from platform_defs.lineage.sink.symlinks import resolve_names
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
 from platform_defs.lineage.upkeep.rebuild import RebuildReport, rebuild
 from platform_defs.lineage.upkeep.rebuilt_names import RebuiltNames
-from platform_defs.lineage.version import time_of
+from platform_defs.lineage.version import Version, time_of
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
 
@@ -99,11 +99,13 @@ def rebuild_tenant(
     *,
     keep_unexplained: bool = False,
     progress: Callable[[int], None] = lambda done: None,
+    forgotten: Set[Version] = frozenset(),
 ) -> RebuildReport:
     """Rebuilds the tenant's graph from its raw events and marks them as applied.
 
     keep_unexplained: facts whose events retention has deleted stay in the graph. Only an operator, who is told how far
-    back the stored events reach, may have such facts removed.
+    back the stored events reach, may have such facts removed. The graph becomes as if the `forgotten` events had never
+    been sent.
     """
     number = rebuild_requests.latest_number(engine, tenant.id)
     if not keep_unexplained:
@@ -115,6 +117,8 @@ def rebuild_tenant(
     def read_events() -> Iterator[EventFacts]:
         names.begin()
         for stored in raw_events.read_in_version_order(engine, tenant.id):
+            if stored.event_facts.version in forgotten:
+                continue
             if not stored.applied:
                 unapplied.add(EventKey(tenant.id, stored.fingerprint))
             if stored.sql_id and stored.event.run_id:
@@ -123,7 +127,13 @@ def rebuild_tenant(
         names.end()
 
     report = rebuild(
-        engine, graph, tenant, read_events=read_events, keep_unexplained=keep_unexplained, progress=progress
+        engine,
+        graph,
+        tenant,
+        read_events=read_events,
+        keep_unexplained=keep_unexplained,
+        progress=progress,
+        forgotten=forgotten,
     )
     names.finish()
     store = graph.for_tenant(tenant.id)
