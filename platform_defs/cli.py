@@ -16,6 +16,7 @@ from platform_defs.errors import PlatformError, one_line
 COMMANDS = {
     "chains": ("platform_defs.commands.chains", "Load, list and start chains; stop and repair their runs."),
     "db": ("platform_defs.commands.db", "Migrate the database and see where it stands."),
+    "demo": ("platform_defs.commands.demo", "Write the demo, see what to try, take it away."),
     "ingest": ("platform_defs.commands.ingest", "Harvest, backfill and update sources; see and repair what is open."),
     "keys": ("platform_defs.commands.keys", "Issue, list and revoke API keys."),
     "lineage": ("platform_defs.commands.lineage", "See, rebuild and repair what the lineage sink holds."),

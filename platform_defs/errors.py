@@ -16,6 +16,7 @@ PlatformError
 ├── ArrivalsError       table arrival; tree in arrivals/errors.py
 ├── ChainsError         job chains; tree in chains/errors.py
 ├── ReloadFailed        the code server did not answer or did not load; in runner/code_server.py
+├── DemoError           the demo could not be written or removed; in demo/state.py
 ├── NoPlatform          there is no embedded database where a command looks for one; in home.py
 ├── StartFailed         `platform up` did not become ready; in supervisor/child.py
 ├── AlreadyUp           `platform up` runs on this home already; in supervisor/home.py

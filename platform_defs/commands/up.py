@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 
 import click
 
@@ -17,7 +18,8 @@ from platform_defs.settings import Settings
 @click.option(
     "--demo/--no-demo",
     default=None,
-    help="A key with all scopes and a source to harvest from, on this machine. Default: with an embedded store.",
+    help="A small shop to look at, a key with all scopes, and a source to harvest from, on this machine."
+    " Default: with an embedded store, until `platform demo remove`.",
 )
 def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> None:
     """Start code server, Dagster UI, daemon, runner and API, and keep them running.
@@ -32,7 +34,13 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
     from platform_defs.api.http.server import refuse_open_auth
     from platform_defs.supervisor.home import UpFile, lock_home
     from platform_defs.supervisor.ports import find_free_port, require_free_port
-    from platform_defs.supervisor.processes import LOOPBACK, child_environment, child_specs, local_url
+    from platform_defs.supervisor.processes import (
+        LOOPBACK,
+        child_environment,
+        child_specs,
+        demo_writer,
+        local_url,
+    )
 
     settings = Settings.load()
     chosen = {"api_port": api_port, "ui_port": ui_port}
@@ -49,6 +57,7 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
 
         from platform_defs import dagster_instance
         from platform_defs.connections import open_database
+        from platform_defs.demo.start import demo_of_start, offer_guide
         from platform_defs.supervisor.demo import ensure_demo_key, prepare_demo_source
         from platform_defs.supervisor.output import Output
         from platform_defs.supervisor.supervisor import Supervisor
@@ -56,10 +65,10 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
 
         if upgrade_stores(settings).created:
             click.echo(f"created database {settings.database_url.database}")
+        shop = demo_of_start(settings, asked=demo)
         with open_database(settings, pool_size=1) as engine:
-            with_demo = not settings.db_url if demo is None else demo
-            key = ensure_demo_key(engine, settings.home) if with_demo else None
-            demo_port = prepare_demo_source(engine, settings.home) if with_demo else None
+            key = ensure_demo_key(engine, settings.home) if shop.wanted else None
+            source = prepare_demo_source(engine, settings.home, short_day=shop.short_day) if shop.wanted else None
         dagster_instance.prepare(settings, on_created=lambda name: click.echo(f"created database {name}"))
         code_port = find_free_port(LOOPBACK)
         workspace = dagster_instance.write_workspace(settings, LOOPBACK, code_port)
@@ -67,9 +76,10 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         api = local_url(settings.api_host, settings.api_port)
         ui = local_url(settings.ui_host, settings.ui_port)
         up_file = UpFile(up_path, {"api": api, "ui": ui, "demo_key": key})
-        variables = child_environment(settings, human_logs=sys.stdout.isatty())
-        children = child_specs(settings, code_port, workspace, variables, demo_port=demo_port)
-        output = Output([child.name for child in children])
+        variables = child_environment(settings, human_logs=sys.stdout.isatty()) | shop.variables
+        children = child_specs(settings, code_port, workspace, variables, demo_source=source)
+        writer = demo_writer(variables) if shop.wanted and not shop.is_written else None
+        output = Output([child.name for child in children] + ([] if writer is None else [writer.name]))
         table_shown = False
 
         def on_change(pids: Mapping[str, int]) -> None:
@@ -78,10 +88,16 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
             if not table_shown:
                 table_shown = True
                 shown = {"API": f"{api}/docs", "Dagster UI": ui, "Demo key": key, "Home": str(settings.home)}
+                if shop.is_written:
+                    shown["Demo"] = "`platform demo show` says what to try, `platform demo remove` takes it away"
                 rows = [(name, value) for name, value in shown.items() if value is not None]
                 output.table(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
 
         try:
-            asyncio.run(Supervisor(children, output, on_change=on_change, descriptors=[lock]).run())
+            on_end = partial(offer_guide, settings.home, output)
+            supervisor = Supervisor(
+                children, output, on_change=on_change, descriptors=[lock], afterwards=writer, on_end=on_end
+            )
+            asyncio.run(supervisor.run())
         finally:
             up_file.remove()

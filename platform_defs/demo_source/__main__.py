@@ -3,8 +3,12 @@
 import argparse
 import signal
 import sys
+import threading
+from contextlib import ExitStack
+from datetime import date
 from types import FrameType
 
+from platform_defs.demo_source.receiver import open_receiver
 from platform_defs.demo_source.server import DemoSettings, open_server, read_moment
 
 
@@ -19,6 +23,8 @@ def main() -> None:
     parser.add_argument("--burst", type=int, default=5)
     parser.add_argument("--latency-ms", type=float, default=0)
     parser.add_argument("--cap", type=int, default=9999, help="records of one PubMed query that can be paged through")
+    parser.add_argument("--short-day", type=date.fromisoformat, help="lists of works lack some of this day")
+    parser.add_argument("--webhooks-on", metavar="HOST", help="receive webhooks there, at the same port")
     arguments = parser.parse_args()
     settings = DemoSettings(
         records=arguments.records,
@@ -28,17 +34,26 @@ def main() -> None:
         burst=arguments.burst,
         latency_s=arguments.latency_ms / 1000,
         pubmed_cap=arguments.cap,
+        short_day=arguments.short_day,
     )
     server, url = open_server(settings, arguments.host, arguments.port)
     signal.signal(signal.SIGTERM, _stop)
     sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        server.server_close()
+    with server, ExitStack() as stack:
+        if arguments.webhooks_on:
+            try:
+                receiver = stack.enter_context(open_receiver(arguments.webhooks_on, server.server_address[1]))
+            except OSError as error:
+                # Not every system has more addresses of loopback than one.
+                sys.stdout.write(f"no webhooks are received on {arguments.webhooks_on}: {error.strerror}\n")
+                sys.stdout.flush()
+            else:
+                threading.Thread(target=receiver.serve_forever, daemon=True).start()
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

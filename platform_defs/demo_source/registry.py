@@ -12,7 +12,7 @@ from platform_defs.store.engine import read
 
 DEMO_SOURCES = {"demo_pubmed": "pubmed", "demo_crossref": "crossref"}
 # How long before the first load the windows of the demo sources begin.
-FIRST_WINDOWS = timedelta(days=30)
+FIRST_WINDOWS = timedelta(days=7)
 
 
 def load_demo_sources(engine: Engine, url: str, *, now: datetime) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -36,6 +36,8 @@ class DemoSettings:
     latency_s: float = 0.0
     pubmed_cap: int = pubmed.RESULT_CAP
     cursor_keeps_place: bool = True
+    # the day of which lists of works lack some, until a control request resets it
+    short_day: date | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ class DemoSource:
         self._crossref = Crossref(self.catalogue, lambda: datetime.now(UTC), settings.cursor_keeps_place)
         self._bucket = None if settings.rate_per_s is None else TokenBucket(settings.rate_per_s, settings.burst)
         self._troubles = Troubles()
+        if settings.short_day is not None:
+            day = settings.short_day.isoformat()
+            self._troubles.add(Trouble(TroubleKind.SHORT_PAGE, times=-1, path=crossref.WORKS, query=day))
         self._seen: list[SeenRequest] = []
         self._before: dict[str, Answer] = {}
         self._held = 0

@@ -1,7 +1,7 @@
 """Trouble on request: which of the next answers go wrong, and how."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -19,6 +19,7 @@ class TroubleKind(StrEnum):
     TRUNCATED = "truncated"  # half of the JSON, with its true length: the connection is fine
     REPEATED_PAGE = "repeated_page"  # the answer before this one, once more
     CHANGED_ORDER = "changed_order"  # the items of the page the other way round
+    SHORT_PAGE = "short_page"  # the page lacks its last items, although its total counts them
     NEXT_URL = "next_url"  # Crossref's message names a `next-url` on `origin`
     EXPIRED_CURSOR = "expired_cursor"  # every open cursor is forgotten
     BAD_ID = "bad_id"  # requests that name `id` are refused
@@ -97,7 +98,9 @@ def changed_answer(trouble: Trouble, answer: Answer, before: Answer | None) -> A
         case TroubleKind.REPEATED_PAGE:
             return answer if before is None else before
         case TroubleKind.CHANGED_ORDER:
-            return _with_items_reversed(answer)
+            return _with_items(answer, lambda items: items[::-1])
+        case TroubleKind.SHORT_PAGE:
+            return _with_items(answer, lambda items: items[: len(items) - 1 - len(items) // 10])
         case TroubleKind.NEXT_URL:
             document = orjson.loads(answer.body)
             cursor = document["message"].get("next-cursor", "")
@@ -111,9 +114,9 @@ def changed_answer(trouble: Trouble, answer: Answer, before: Answer | None) -> A
             return answer
 
 
-def _with_items_reversed(answer: Answer) -> Answer:
+def _with_items(answer: Answer, change: Callable[[list[Any]], list[Any]]) -> Answer:
     document = orjson.loads(answer.body)
     for holder, name in ((document.get("message"), "items"), (document.get("esearchresult"), "idlist")):
         if holder and name in holder:
-            holder[name].reverse()
+            holder[name] = change(holder[name])
     return replace(answer, body=orjson.dumps(document))

@@ -1,7 +1,7 @@
 """What a newcomer finds: the demo tenant with its key, and a source of records to harvest from."""
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -12,6 +12,9 @@ from platform_defs.access.tenants import DEMO_TENANT, add_tenant
 from platform_defs.demo_source.registry import load_demo_sources
 from platform_defs.errors import AccessError, PlatformError
 from platform_defs.supervisor.ports import find_free_port, require_free_port
+from platform_defs.supervisor.processes import LOOPBACK, DemoSourceSpec
+
+PORT_FILE = "demo-source.port"
 
 
 def ensure_demo_key(engine: Engine, home: Path) -> str:
@@ -28,12 +31,12 @@ def ensure_demo_key(engine: Engine, home: Path) -> str:
     return key
 
 
-def prepare_demo_source(engine: Engine, home: Path) -> int:
-    """Loads the demo sources into the Registry; returns the port of their server.
+def prepare_demo_source(engine: Engine, home: Path, *, short_day: date | None) -> DemoSourceSpec:
+    """Loads the demo sources into the Registry; returns what their server is started with.
 
     The port is kept in the home: windows that were planned before a restart name it in their snapshots.
     """
-    path, host = home / "demo-source.port", "127.0.0.1"
+    path, host = home / PORT_FILE, LOOPBACK
     try:
         port = int(path.read_text(encoding="ascii"))
         require_free_port(host, port, "demo source", "--no-demo")
@@ -41,7 +44,12 @@ def prepare_demo_source(engine: Engine, home: Path) -> int:
         port = find_free_port(host)
         path.write_text(f"{port}\n", encoding="ascii")
     load_demo_sources(engine, f"http://{host}:{port}", now=datetime.now(UTC))
-    return port
+    return DemoSourceSpec(port, short_day)
+
+
+def demo_webhook(home: Path) -> str:
+    """Where the demo receives webhooks."""
+    return DemoSourceSpec(int((home / PORT_FILE).read_text(encoding="ascii"))).webhook
 
 
 def _has_all_scopes(engine: Engine, key: str) -> bool:

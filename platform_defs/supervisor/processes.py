@@ -4,15 +4,32 @@ import os
 import sys
 import sysconfig
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from platform_defs import dagster_instance
+from platform_defs.demo_source.receiver import PATH
 from platform_defs.settings import SUPERVISED, Settings
 from platform_defs.supervisor import probes
 from platform_defs.supervisor.child import ChildSpec
 from platform_defs.work.runners import LEAVE_AFTER_S
 
 LOOPBACK = "127.0.0.1"
+# Where the demo receives webhooks. It is another address of loopback, so that allowing it opens neither API nor UI.
+DEMO_WEBHOOKS = "127.0.0.2"
+
+
+@dataclass(frozen=True)
+class DemoSourceSpec:
+    """`short_day`: of this day the source lists fewer works than it counts."""
+
+    port: int
+    short_day: date | None = None
+
+    @property
+    def webhook(self) -> str:
+        return f"http://{DEMO_WEBHOOKS}:{self.port}{PATH}"
 
 
 def local_url(host: str, port: int) -> str:
@@ -46,9 +63,9 @@ def child_specs(
     workspace: Path,
     variables: Mapping[str, str],
     *,
-    demo_port: int | None = None,
+    demo_source: DemoSourceSpec | None = None,
 ) -> list[ChildSpec]:
-    """The processes that `platform up` keeps running; with a `demo_port` also the demo source of ingest."""
+    """The processes that `platform up` keeps running, with the demo source of ingest if there is one."""
     ui = local_url(settings.ui_host, settings.ui_port)
     platform = str(Path(sysconfig.get_path("scripts"), "platform"))
     python, at = (sys.executable, "-m"), (LOOPBACK, str(code_port))
@@ -104,8 +121,18 @@ def child_specs(
                 keep_descendants_on_crash=True,
             )
         )
-    if demo_port is not None:
-        command = (*python, "platform_defs.demo_source", "--port", str(demo_port), "--rate", "20", "--burst", "20")
-        ready = probes.http_probe(f"http://{LOOPBACK}:{demo_port}/_requests")
+    if demo_source is not None:
+        command = (
+            *(*python, "platform_defs.demo_source", "--port", str(demo_source.port), "--rate", "20", "--burst", "20"),
+            *("--webhooks-on", DEMO_WEBHOOKS),
+            *(() if demo_source.short_day is None else ("--short-day", demo_source.short_day.isoformat())),
+        )
+        ready = probes.http_probe(f"http://{LOOPBACK}:{demo_source.port}/_requests")
         children.append(ChildSpec("demo-source", command, variables, ready, grace_s=1.0, loses_nothing=True))
     return children
+
+
+def demo_writer(variables: Mapping[str, str]) -> ChildSpec:
+    """The process that writes the demo, once, when everything is ready."""
+    platform = str(Path(sysconfig.get_path("scripts"), "platform"))
+    return ChildSpec("demo", (platform, "demo", "load", "--quiet"), variables, grace_s=1.0, loses_nothing=True)

@@ -41,6 +41,7 @@ class Supervisor:
     """Keeps the children running until a stop is requested.
 
     `on_change` is called with the pids when all children have become ready, and after every later restart of one.
+    `afterwards` is a process that is run once when all are ready; `on_end` is called with its exit code.
     `descriptors` stay open until the last guard has ended.
     """
 
@@ -52,12 +53,17 @@ class Supervisor:
         on_change: Callable[[Mapping[str, int]], None],
         descriptors: Sequence[int] = (),
         limits: SupervisorLimits | None = None,
+        afterwards: ChildSpec | None = None,
+        on_end: Callable[[int], None] = lambda code: None,
     ) -> None:
         self._specs = specs
         self._output = output
         self._on_change = on_change
         self._descriptors = descriptors
         self._limits = limits or SupervisorLimits()
+        self._afterwards = afterwards
+        self._on_end = on_end
+        self._follow_up: asyncio.Task[None] | None = None
         self._running: dict[str, GuardedProcess] = {}
         self._pids: dict[str, int] = {}
         self._not_ready: dict[str, str] = {spec.name: "not started" for spec in specs}
@@ -155,6 +161,25 @@ class Supervisor:
             process.close()
             del self._running[spec.name]
 
+    async def _run_to_end(self, spec: ChildSpec) -> None:
+        """Runs a process that is not started again, and whose end does not concern the others."""
+        async with self._spawning:
+            process = await GuardedProcess.start(spec, self._descriptors)
+            self._running[spec.name] = process
+        logs = asyncio.create_task(self._copy_lines(spec.name, process))
+        try:
+            await process.pid()
+            if self._stopping.is_set():
+                process.ask_to_stop()
+            code = await process.wait()
+            await asyncio.wait([logs], timeout=LAST_LINES_WAIT_S)
+        finally:
+            logs.cancel()
+            process.close()
+            del self._running[spec.name]
+        if not self._stopping.is_set():
+            self._on_end(code)
+
     async def _copy_lines(self, name: str, process: GuardedProcess) -> None:
         async for line in process.lines():
             self._output.line(name, line)
@@ -188,6 +213,8 @@ class Supervisor:
         elif self._not_ready.pop(name, None) is not None and not self._not_ready:
             self._all_ready = True
             self._on_change({spec.name: self._pids[spec.name] for spec in self._specs})
+            if self._afterwards is not None:
+                self._follow_up = asyncio.create_task(self._run_to_end(self._afterwards))
 
     def _fail_with_tail(self, name: str, reason: str) -> None:
         if not self._end.done():
@@ -208,8 +235,11 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for process in self._running.values():
             process.ask_to_stop()
-        kills = [loop.call_later(spec.grace_s, self._kill, spec) for spec in self._specs]
-        longest = max((spec.grace_s for spec in self._specs), default=0.0)
+        if self._follow_up is not None:
+            tasks = [*tasks, self._follow_up]
+        specs = [*self._specs, *([] if self._afterwards is None else [self._afterwards])]
+        kills = [loop.call_later(spec.grace_s, self._kill, spec) for spec in specs]
+        longest = max((spec.grace_s for spec in specs), default=0.0)
         _, late = await asyncio.wait(tasks, timeout=longest + self._limits.after_kill_s)
         for kill in kills:
             kill.cancel()

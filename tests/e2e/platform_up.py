@@ -41,19 +41,11 @@ class PlatformUp:
         self.lines: list[str] = []
         self.environment = os.environ | {"PLATFORM_HOME": str(home), **(environment or {})}
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        servers = "PLATFORM_DB_URL" in self.environment
+        # with servers there is no demo unless somebody asks for it
+        without_demo = [] if demo or "PLATFORM_DB_URL" in self.environment else ["--no-demo"]
         api, ui = free_ports(2)
         self.process = subprocess.Popen(
-            # with servers there is no demo unless somebody asks for it
-            [
-                *PLATFORM,
-                "up",
-                *([] if servers or demo else ["--no-demo"]),
-                "--api-port",
-                str(api),
-                "--ui-port",
-                str(ui),
-            ],
+            [*PLATFORM, "up", *without_demo, "--api-port", str(api), "--ui-port", str(ui)],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,

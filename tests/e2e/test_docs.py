@@ -14,11 +14,19 @@ import pytest
 from tests.e2e.platform_up import PlatformUp
 from tests.needs import ROOT
 from tests.pages import Block, difference, read_blocks
+from tests.waiting import until
 
 # in the order in which a newcomer reads them; what one page makes, the next may use
 PAGES = (
     *("README.md", "docs/ingest.md", "docs/lineage.md", "docs/arrivals.md", "docs/chains.md"),
-    *("docs/runner.md", "docs/operations.md", "docs/expressions.md", "docs/architecture.md", "CHANGELOG.md"),
+    *(
+        "docs/runner.md",
+        "docs/operations.md",
+        "docs/expressions.md",
+        "docs/architecture.md",
+        "docs/demo.md",
+        "CHANGELOG.md",
+    ),
 )
 SECONDS_A_PAGE = 300
 
@@ -84,7 +92,10 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
     up = PlatformUp(folder / "home", folder=folder, demo=True)
     try:
-        yield Reader(up.until_ready(), folder)
+        up.until_ready()
+        # a newcomer begins to read when the last line of the start is there
+        until("the demo", lambda: any(line.strip().startswith("5 end") for line in up.lines), 120)
+        yield Reader(up, folder)
     finally:
         up.end()
 

@@ -26,6 +26,7 @@ def ready_when(path: Path):
 def main() -> None:
     home = Path(sys.argv[1])
     wanted = json.load(sys.stdin)
+    afterwards = wanted.get("afterwards")
     specs = [
         ChildSpec(
             name=child["name"],
@@ -43,9 +44,21 @@ def main() -> None:
             up_file = UpFile(
                 home / "up.json", {"api": "http://127.0.0.1:1", "ui": "http://127.0.0.1:2", "demo_key": "k"}
             )
-            output = Output([spec.name for spec in specs])
+            once = None
+            if afterwards is not None:
+                once = ChildSpec("once", [sys.executable, "-u", "-c", afterwards], grace_s=1.0, loses_nothing=True)
+            output = Output([spec.name for spec in [*specs, *([] if once is None else [once])]])
+            supervisor = Supervisor(
+                specs,
+                output,
+                on_change=up_file.write,
+                descriptors=[lock],
+                limits=limits,
+                afterwards=once,
+                on_end=lambda code: output.say(f"once ended with {code}"),
+            )
             try:
-                asyncio.run(Supervisor(specs, output, on_change=up_file.write, descriptors=[lock], limits=limits).run())
+                asyncio.run(supervisor.run())
             finally:
                 up_file.remove()
     except PlatformError as error:

@@ -233,3 +233,24 @@ def test_a_second_supervisor_on_the_same_home_is_refused_in_one_line(start: Star
 def test_a_lock_file_that_a_crash_left_does_not_block(start: Start, tmp_path: Path) -> None:
     (tmp_path / "up.lock").write_text("1")
     assert start(child("a")).until_up()
+
+
+def test_what_follows_runs_once_when_all_are_ready_and_its_failure_ends_nothing(start: Start, tmp_path: Path) -> None:
+    running = start(child("api", ready="api-is-ready"), afterwards="print('it follows'); raise SystemExit(3)")
+    running.until_line("hello")
+    assert not any("it follows" in line for line in running.lines)
+    (tmp_path / "api-is-ready").touch()
+    running.until_up()
+    running.until_line("once ended with 3")
+    assert any("once | it follows" in line for line in running.lines)
+    assert running.up() is not None
+    assert running.process.poll() is None
+    running.end()
+    assert sum("it follows" in line for line in running.lines) == 1
+
+
+def test_a_stop_ends_what_follows_midway(start: Start) -> None:
+    running = start(child("api"), afterwards=STUBBORN)
+    running.until_line("once | hello")
+    running.end()
+    assert not any("once ended" in line for line in running.lines)

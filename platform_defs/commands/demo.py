@@ -1,0 +1,88 @@
+"""`platform demo`: writes the demo into a running platform, says what to try, and takes it away."""
+
+from zoneinfo import ZoneInfo
+
+import click
+
+from platform_defs.commands.runner import open_instance
+from platform_defs.connections import open_database
+from platform_defs.home import require_platform
+from platform_defs.settings import Settings
+
+
+@click.group("demo")
+def command() -> None:
+    """A small shop that shows all four systems: write it, see what to try, take it away."""
+
+
+@command.command("load")
+@click.option("--quiet", is_flag=True, help="Do not print what to try.")
+def load(quiet: bool) -> None:
+    """Write the demo, or what an interrupted attempt left out. `platform up` does this by itself."""
+    # imported here: `platform demo --help` needs none of it
+    from platform_defs.demo.doors import open_api, running_platform
+    from platform_defs.demo.state import DemoError, DemoStatus, exclusive, read_state
+    from platform_defs.demo.writing import await_story, write_demo
+    from platform_defs.supervisor.demo import demo_webhook
+
+    settings = Settings.load()
+    require_platform(settings)
+    platform = running_platform(settings.home)
+    with exclusive(settings.home):
+        state = read_state(settings.home)
+        if state is None or state.status is DemoStatus.REMOVED:
+            raise DemoError("the platform runs without the demo; stop it and run `platform up --demo`")
+        if state.status is DemoStatus.BEGUN:
+            with open_database(settings, pool_size=2) as engine, open_api(platform) as api:
+                webhook = demo_webhook(settings.home)
+                zone = ZoneInfo(settings.zone)
+                written = write_demo(engine, api, settings.home, state, webhook=webhook, zone=zone)
+                await_story(api, platform.ui, written)
+    if not quiet:
+        _print_guide(settings)
+
+
+@command.command("show")
+def show() -> None:
+    """Say what to open, click and try."""
+    settings = Settings.load()
+    require_platform(settings)
+    _print_guide(settings)
+
+
+@command.command("remove")
+def remove() -> None:
+    """Take the demo away, with its key; what you wrote beside it stays. A later start brings it back only if asked."""
+    from platform_defs.connections import open_stores
+    from platform_defs.demo.removal import observed_by_nobody, remove_demo
+    from platform_defs.demo.state import DemoState, DemoStatus, exclusive, read_state, write_state
+
+    settings = Settings.load()
+    require_platform(settings)
+    with exclusive(settings.home):
+        state = read_state(settings.home)
+        if state is None:
+            click.echo(f"there is no demo in {settings.home}")
+            return
+        # first: a start in between must not write it again
+        write_state(settings.home, DemoState(DemoStatus.REMOVED, state.born))
+        with open_stores(settings) as stores:
+            op_times = remove_demo(stores, settings.home)
+            observed = observed_by_nobody(stores)
+        with open_instance(settings) as instance:
+            from platform_defs.demo.dagster_traces import remove_traces
+
+            remove_traces(instance, op_times, observed=observed)
+    click.echo("the demo is removed, and its key is revoked; `platform keys issue` makes one of your own")
+
+
+def _print_guide(settings: Settings) -> None:
+    from platform_defs.demo.doors import running_platform
+    from platform_defs.demo.guide import guide_lines
+    from platform_defs.demo.state import DemoError, DemoStatus, read_state
+
+    state = read_state(settings.home)
+    if state is None or state.status is not DemoStatus.WRITTEN:
+        raise DemoError(f"there is no demo in {settings.home}; `platform up --demo` brings one")
+    for label, text in guide_lines(running_platform(settings.home), state):
+        click.echo(f"{label:<8} {text}")

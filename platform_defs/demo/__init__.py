@@ -1,0 +1,1 @@
+"""The demo: a small shop that shows all four systems, written through the doors that users have, and its removal."""

@@ -1,0 +1,54 @@
+"""The demo's traces in Dagster's own storage: runs, materialisations, and partitions that nobody else has."""
+
+from collections.abc import Iterable, Sequence
+
+from dagster import AssetKey, DagsterInstance, DagsterRun, RunsFilter
+
+from assets.arrivals.names import batches_of, model_key, table_key
+from assets.chains.names import CHAIN_TAG
+from platform_defs.access.tenants import DEMO_TENANT
+from platform_defs.arrivals.kinds_of_work import MODEL_TAG
+from platform_defs.demo import story
+from platform_defs.demo.lineage import TABLES
+from platform_defs.demo_source.registry import DEMO_SOURCES
+from platform_defs.ingest.kinds_of_work import ASSET_PREFIX
+from platform_defs.lineage.tables.keys import Table, asset_key_of
+
+RUNS_AT_ONCE = 500
+
+
+def remove_traces(instance: DagsterInstance, op_times: Sequence[str], *, observed: Iterable[str]) -> None:
+    """`observed` are the names of the shop's tables that nobody else's lineage has."""
+    keys = [key for key in instance.all_asset_keys() if _is_of_demo(key)]
+    keys += [
+        AssetKey(asset_key_of(Table(DEMO_TENANT.id, TABLES[name].namespace, TABLES[name].name))) for name in observed
+    ]
+    for run in _runs(instance):
+        instance.delete_run(run.run_id)
+    if keys:
+        instance.wipe_assets(keys)
+    for partitions in (batches_of(None), batches_of("day")):
+        assert partitions.name is not None, "partitions of batches are dynamic ones"
+        known = set(instance.get_dynamic_partitions(partitions.name))
+        for op_time in known.intersection(op_times):
+            instance.delete_dynamic_partition(partitions.name, op_time)
+
+
+def _is_of_demo(key: AssetKey) -> bool:
+    if key in {*map(model_key, story.MODELS), *map(table_key, story.TABLES)}:
+        return True
+    return len(key.path) > 1 and key.path[0] == ASSET_PREFIX and key.path[1] in DEMO_SOURCES
+
+
+def _runs(instance: DagsterInstance) -> list[DagsterRun]:
+    """Those of its chains and models by their tags, others by the assets that they materialised."""
+    found = {
+        run.run_id: run
+        for tag, names in ((CHAIN_TAG, story.CHAINS), (MODEL_TAG, tuple(story.MODELS)))
+        for run in instance.get_runs(RunsFilter(tags={tag: list(names)}))
+    }
+    cursor = None
+    while page := instance.get_runs(RunsFilter(job_name="__ASSET_JOB"), cursor=cursor, limit=RUNS_AT_ONCE):
+        cursor = page[-1].run_id
+        found |= {run.run_id: run for run in page if run.asset_selection and all(map(_is_of_demo, run.asset_selection))}
+    return [run for run in found.values() if run.is_finished]

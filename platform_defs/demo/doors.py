@@ -1,0 +1,89 @@
+"""The API as the demo's writer uses it: HTTP with the demo key, one line for whatever it refuses."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from platform_defs.arrivals.partitions import MODEL_PREFIX
+from platform_defs.dagster_instance import LOCATION
+from platform_defs.demo.state import DemoError
+
+TIMEOUT_S = 30.0
+# how long an answer of 503 is waited out: a store may be busy while everything starts
+PATIENCE_S = 20.0
+PAUSE_S = 0.5
+_KNOWN = """query ($key: AssetKeyInput!, $job: PipelineSelector!) {
+  asset: assetNodeOrError(assetKey: $key) { __typename } job: pipelineOrError(params: $job) { __typename } }"""
+
+
+@dataclass(frozen=True)
+class RunningPlatform:
+    """What up.json says: addresses and the demo key."""
+
+    api: str
+    ui: str
+    key: str
+
+
+def running_platform(home: Path) -> RunningPlatform:
+    try:
+        content = json.loads((home / "up.json").read_text(encoding="utf-8"))
+        api, ui, key = content["api"], content["ui"], content["demo_key"]
+    except (OSError, ValueError, KeyError):
+        raise DemoError(f"nothing is running in {home}; `platform up --demo` starts it and writes the demo") from None
+    if key is None:
+        raise DemoError("the platform runs without the demo; stop it and run `platform up --demo`")
+    return RunningPlatform(api, ui, key)
+
+
+def ui_knows(ui: str, *, model: str, job: str) -> bool:
+    """Whether the code location has been loaded since model and chain were written."""
+    selector = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION, "pipelineName": job}
+    variables = {"key": {"path": [MODEL_PREFIX, model]}, "job": selector}
+    try:
+        answer = httpx.post(f"{ui}/graphql", json={"query": _KNOWN, "variables": variables}, trust_env=False)
+        found = answer.json()["data"]
+        return {one["__typename"] for one in found.values()} == {"AssetNode", "Pipeline"}
+    except (httpx.HTTPError, ValueError, KeyError, AttributeError, TypeError):
+        return False  # it is reloading, or is not Dagster's own; nothing depends on it
+
+
+class Api:
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self._ask("GET", path, params=query)
+
+    def post(self, path: str, body: Mapping[str, Any] | Sequence[Any], *, key: str | None = None, **query: Any) -> Any:
+        """With a `key` the same request again gives what the first one made."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return self._ask("POST", path, json=body, params=query, headers=headers)
+
+    def _ask(self, method: str, path: str, **request: Any) -> Any:
+        give_up_at = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                answer = self._client.request(method, path, **request)
+            except httpx.HTTPError as error:
+                raise DemoError(f"{method} {path}: the API does not answer ({error})") from None
+            if answer.status_code != 503 or time.monotonic() > give_up_at:
+                break
+            time.sleep(PAUSE_S)
+        if not answer.is_success:
+            raise DemoError(f"{method} {path} was answered with {answer.status_code}: {answer.text[:300]}")
+        return answer.json()
+
+
+@contextmanager
+def open_api(platform: RunningPlatform) -> Iterator[Api]:
+    headers = {"Authorization": f"Bearer {platform.key}"}
+    # not through a proxy of the environment: the API is on this machine
+    with httpx.Client(base_url=platform.api, headers=headers, timeout=TIMEOUT_S, trust_env=False) as client:
+        yield Api(client)

@@ -1,0 +1,70 @@
+"""What a start of the platform does for its demo: the settings that it needs, and the lines that it prints at last."""
+
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+
+from platform_defs.demo.doors import running_platform
+from platform_defs.demo.guide import guide_lines
+from platform_defs.demo.state import DemoState, DemoStatus, begin, read_state, shop_file
+from platform_defs.demo.story import SOURCE
+from platform_defs.errors import PlatformError
+from platform_defs.settings import Settings
+from platform_defs.supervisor.output import Output
+from platform_defs.supervisor.processes import DEMO_WEBHOOKS
+
+# so many days before the demo was born the source of the harvest lists fewer works than it counts
+SHORT_DAYS_BEFORE = 4
+
+
+@dataclass(frozen=True)
+class DemoOfStart:
+    """`variables` are settings of the processes: the shop's database, and the address of its webhooks."""
+
+    state: DemoState | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> bool:
+        return self.state is not None
+
+    @property
+    def is_written(self) -> bool:
+        return self.state is not None and self.state.status is DemoStatus.WRITTEN
+
+    @property
+    def short_day(self) -> date | None:
+        """Only until the demo is written: the source is whole again after the next start."""
+        if self.state is None or self.is_written:
+            return None
+        return self.state.born.date() - timedelta(days=SHORT_DAYS_BEFORE)
+
+
+def demo_of_start(settings: Settings, *, asked: bool | None) -> DemoOfStart:
+    state = begin(settings.home, asked=asked, embedded=not settings.db_url)
+    known = read_state(settings.home)
+    if known is None or known.status is DemoStatus.REMOVED:
+        return DemoOfStart()
+    # also without --demo: what the demo left in the database still refers to them
+    allowed = [*filter(None, [settings.webhook_allow]), f"{DEMO_WEBHOOKS}/32"]
+    variables = {
+        f"PLATFORM_SOURCE_{SOURCE.upper()}_URL": f"sqlite:///{shop_file(settings.home)}",
+        "PLATFORM_WEBHOOK_ALLOW": ",".join(allowed),
+    }
+    return DemoOfStart(state, variables)
+
+
+def offer_guide(home: Path, output: Output, code: int) -> None:
+    """Called when the writer has ended: what to try, or what to do if it failed."""
+    try:
+        state = read_state(home)
+        if code == 0 and state is not None:
+            lines = guide_lines(running_platform(home), state)
+            output.table("The demo, a small shop, is there. Follow these lines in their order:", lines)
+            return
+    except PlatformError as error:
+        output.say(f"demo: {error}")
+    output.say(
+        "the demo is not complete; the platform goes on without it. `platform demo load` tries again,"
+        " `platform demo remove` takes away what was written"
+    )

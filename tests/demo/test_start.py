@@ -1,0 +1,106 @@
+"""When a start has a demo, what its processes are told of it, and what is said at the end."""
+
+import io
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from platform_defs.arrivals.models.due import Due
+from platform_defs.arrivals.models.file import read_file
+from platform_defs.demo import story
+from platform_defs.demo.shop import Calendar
+from platform_defs.demo.start import demo_of_start, offer_guide
+from platform_defs.demo.state import DemoError, DemoState, DemoStatus, begin, exclusive, read_state, write_state
+from platform_defs.settings import Settings
+from platform_defs.supervisor.output import Output
+
+BORN = datetime(2026, 11, 17, 12, tzinfo=UTC)
+SERVER = "mysql+mysqlconnector://root@127.0.0.1/platform"
+
+
+@pytest.mark.parametrize(
+    ("asked", "embedded", "known", "expected"),
+    [
+        (None, True, None, True),
+        (None, False, None, False),
+        (True, False, None, True),
+        (False, True, None, False),
+        (None, True, DemoStatus.BEGUN, True),
+        (None, True, DemoStatus.WRITTEN, True),
+        (None, True, DemoStatus.REMOVED, False),
+        (True, True, DemoStatus.REMOVED, True),
+        (False, True, DemoStatus.WRITTEN, False),
+    ],
+)
+def test_a_demo_comes_with_an_embedded_start_until_it_is_removed_or_if_it_is_asked_for(
+    tmp_path: Path, asked: bool | None, embedded: bool, known: DemoStatus | None, expected: bool
+) -> None:
+    if known is not None:
+        write_state(tmp_path, DemoState(known, BORN))
+    found = begin(tmp_path, asked=asked, embedded=embedded)
+    assert (found is not None) is expected
+    if found is not None:
+        assert found.status in (DemoStatus.BEGUN, DemoStatus.WRITTEN)
+        assert (found.born == BORN) is (known in (DemoStatus.BEGUN, DemoStatus.WRITTEN)), "one that was removed is new"
+
+
+def test_processes_are_told_of_the_shop_and_of_its_webhooks_as_an_operator_would_tell_them(tmp_path: Path) -> None:
+    shop = demo_of_start(Settings(home=tmp_path, webhook_allow="10.0.0.0/8"), asked=None)
+    assert shop.variables == {
+        "PLATFORM_SOURCE_DEMO_SHOP_URL": f"sqlite:///{tmp_path}/demo/shop.db",
+        "PLATFORM_WEBHOOK_ALLOW": "10.0.0.0/8,127.0.0.2/32",
+    }
+    assert shop.short_day is not None
+    written = DemoState(DemoStatus.WRITTEN, BORN)
+    write_state(tmp_path, written)
+    again = demo_of_start(Settings(home=tmp_path), asked=False)
+    assert (again.wanted, list(again.variables)) == (False, list(shop.variables)), "its models still refer to the shop"
+    assert demo_of_start(Settings(home=tmp_path), asked=None).short_day is None
+
+
+def test_without_a_demo_nothing_is_allowed(tmp_path: Path) -> None:
+    assert demo_of_start(Settings(home=tmp_path, db_url=SERVER), asked=None).variables == {}
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_demo_that_failed_says_what_to_do(tmp_path: Path) -> None:
+    write_state(tmp_path, DemoState(DemoStatus.BEGUN, BORN))
+    stream = io.StringIO()
+    offer_guide(tmp_path, Output(["demo"], stream), 1)
+    assert "the platform goes on without it. `platform demo load` tries again" in stream.getvalue()
+
+
+def test_a_state_that_cannot_be_read_names_its_file(tmp_path: Path) -> None:
+    write_state(tmp_path, DemoState(DemoStatus.BEGUN, BORN))
+    path = tmp_path / "demo" / "state.json"
+    path.write_text("{}")
+    with pytest.raises(DemoError, match=str(path)):
+        read_state(tmp_path)
+
+
+def test_two_cannot_write_or_remove_it_at_a_time(tmp_path: Path) -> None:
+    with exclusive(tmp_path), pytest.raises(DemoError, match="another process"), exclusive(tmp_path):
+        pass
+    with exclusive(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/Los_Angeles", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("hour", [0, 12, 23])
+def test_the_missing_table_is_due_soon_after_the_model_is_published(zone: str, hour: int) -> None:
+    now = BORN.replace(hour=hour, minute=59, second=31)
+    last = Calendar(now).last
+    file = read_file(story.models_file(last, now, ZoneInfo(zone)).encode(), "models.yaml")
+    due = {model.model_id: model.due for model in file.models}[story.RETURNED]
+    at = (Due.parse(due or "") or pytest.fail("no due")).instant(last, ZoneInfo(zone))
+    assert at is not None
+    assert timedelta(seconds=59) < at - now < timedelta(minutes=2)
+
+
+def test_a_broken_order_is_in_one_batch_of_two_weeks() -> None:
+    calendar = Calendar(BORN)
+    assert len(calendar.op_times) == 14
+    assert calendar.last == "20261116"
+    assert calendar.wrong == "20261113"

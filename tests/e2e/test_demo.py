@@ -1,0 +1,208 @@
+"""The demo of a first start: what it shows, the five lines followed word by word, and that it goes without a trace."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+from sqlalchemy import select
+
+from platform_defs.demo.doors import ui_knows
+from platform_defs.demo.story import CORRECT, SALES
+from platform_defs.store.engine import open_engine
+from platform_defs.store.tables.access import tenants
+from platform_defs.store.tables.arrivals import metrics_model
+from platform_defs.store.tables.chains import job_chain_definition
+from platform_defs.store.tables.ingest import ing_record
+from platform_defs.store.tables.lineage import lineage_events
+from platform_defs.store.tables.registry import reg_provenance
+from platform_defs.store.tables.webhooks import metrics_webhook_delivery, metrics_webhook_subscription
+from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
+from tests.e2e.platform_up import PlatformUp
+from tests.waiting import until
+
+pytestmark = pytest.mark.needs("chromium")
+LABELS = ["1 open", "2 click", "3 retry", "4 see", "5 end"]
+MINE = """
+models:
+  - model_id: mine
+    name: Mine
+    depends_on: [MY_TABLE]
+    source: platform
+    dimensions: [region]
+    sql: SELECT ${dimGroup}, ${kpis} FROM MY_TABLE WHERE op_time = ${op_time} GROUP BY ${dimGroup}
+    kpis: [{kpi_id: my_kpi, name: Mine, expression: SUM(amount)}]
+"""
+CHAIN = {"name": "mine", "dagJson": {"nodes": [{"id": "a", "type": "print", "cfg": {"message": "hello"}}]}}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformUp]:
+    up = PlatformUp(tmp_path_factory.mktemp("demo") / "home", demo=True)
+    try:
+        yield up.until_ready()
+    finally:
+        up.end()
+
+
+@pytest.fixture(scope="module")
+def lines(demo: PlatformUp) -> list[str]:
+    """The five lines that the start printed, without their labels."""
+
+    def look() -> list[str]:
+        assert "the demo is not complete" not in demo.log, demo.log
+        found = [line.strip() for line in demo.lines if re.match(r"  \d \w+ ", line)]
+        return found if len(found) == len(LABELS) else []
+
+    found = until("the five lines", look, 120)
+    assert [line[: len(label)] for line, label in zip(found, LABELS, strict=True)] == LABELS
+    return [line[len(label) :].strip() for line, label in zip(found, LABELS, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with opened_page() as page:
+        yield page
+
+
+def address(line: str) -> str:
+    [found] = re.findall(r"https?://[^ ]+", line)
+    return str(found)
+
+
+def command(line: str) -> str:
+    """What stands behind the explanation."""
+    return line.partition(": ")[2]
+
+
+def in_shell(demo: PlatformUp, line: str) -> str:
+    done = subprocess.run(
+        command(line), shell=True, cwd=demo.folder, env=demo.environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def asked(demo: PlatformUp, *arguments: str) -> list[dict[str, Any]]:
+    done = demo.command(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_five_lines_do_what_they_say(demo: PlatformUp, lines: list[str], page: Page, tmp_path: Path) -> None:
+    # on a busy machine the lines do not wait for that
+    until("the UI to know them", lambda: ui_knows(demo.up["ui"], model=SALES, job=f"chain_{CORRECT}"), 60)
+    _one_batch_is_red(lines[0], page, tmp_path)
+    run_id = re.findall(r"/runs/([0-9a-f-]{36})/", lines[2])[0]
+    assert {node["node_id"]: node["status"] for node in asked(demo, "chains", "nodes", run_id)} == {
+        **dict.fromkeys(("wait_for_orders", "count_orders", "tell_stores"), "SUCCESS"),
+        "close_day": "FAILED",
+        **dict.fromkeys(("best_store", "tell_finance"), "SKIPPED"),
+    }
+    _corrects_and_backfills(demo, lines, page, tmp_path)
+    assert json.loads(in_shell(demo, lines[2]))
+    until(
+        "the chain to go on",
+        lambda: {node["status"] for node in asked(demo, "chains", "nodes", run_id)} == {"SUCCESS"},
+        90,
+    )
+    deliveries = in_shell(demo, lines[3])
+    batch = re.findall(r"batch (\d{8})", lines[0])[0]
+    assert re.search(rf"delivered +demo_daily_sales +{batch}", deliveries), deliveries
+
+
+def _one_batch_is_red(line: str, page: Page, folder: Path) -> None:
+    page.goto(address(line))
+    expect(page.get_by_text("Failed (1)")).to_be_visible(timeout=PATIENCE_MS)
+    batch = re.findall(r"batch (\d{8})", line)[0]
+    page.get_by_text(batch, exact=True).first.click()
+    expect(page.get_by_text("did not materialize this asset")).to_be_visible(timeout=PATIENCE_MS)
+    picture(page, folder, "demo-failed-partition")
+
+
+def _corrects_and_backfills(demo: PlatformUp, lines: list[str], page: Page, folder: Path) -> None:
+    page.goto(address(lines[1]))
+    page.get_by_role("button", name="Launch Run").click()
+    corrected = ("chains", "runs", "--chain", "demo_correct_order")
+    until("the correction", lambda: [run["status"] for run in asked(demo, *corrected)] == ["SUCCESS"], 90)
+    page.goto(address(lines[0]))
+    page.get_by_role("button", name="Materialize").first.click()
+    page.get_by_role("button", name="Failed and missing").click()
+    page.get_by_role("button", name="Launch 1 run").click()
+
+    batch = re.findall(r"batch (\d{8})", lines[0])[0]
+    until(
+        "the batch to be executed again",
+        lambda: asked(demo, "models", "tasks", SALES, "--op-time", batch)[0]["status"] == "SUCCESS",
+        90,
+    )
+    page.goto(address(lines[0]))
+    expect(page.get_by_text("Materialized (14)")).to_be_visible(timeout=2 * PATIENCE_MS)
+    picture(page, folder, "demo-mended")
+
+
+def test_a_week_is_harvested_and_one_window_is_partial(demo: PlatformUp, lines: list[str]) -> None:
+    def partial() -> list[dict[str, Any]]:
+        # exit code 1, because a window is not complete
+        answer = demo.command("ingest", "windows", "demo_crossref", "works", "--json").stdout
+        return [one for one in map(json.loads, answer.splitlines()) if one["status"] == "partial"]
+
+    [window] = until("the harvest", partial, 120)
+    assert "also when it was asked 3 times" in window["reason"]
+
+
+def test_one_table_is_late(demo: PlatformUp, lines: list[str]) -> None:
+    late = 'platform_arrivals_late_tables{model="demo_daily_returns"} 1.0'
+    until("a late table", lambda: late in httpx.get(f"{demo.up['api']}/metrics").text, 180)
+
+
+def test_the_receiver_of_webhooks_can_be_looked_at(demo: PlatformUp, lines: list[str]) -> None:
+    [subscription] = asked(demo, "webhooks", "list")
+    received = httpx.get(subscription["callbackUrl"], trust_env=False).json()
+    assert received[0]["message"]["event"] == "KPI_UPDATED"
+    assert received[0]["message"]["modelId"] == "demo_daily_sales"
+
+
+def test_the_last_line_takes_it_away_and_nothing_of_mine(demo: PlatformUp, lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(MINE)
+    assert demo.command("models", "load", str(tmp_path / "mine.yaml")).returncode == 0
+    # from today on: it has no window that is due
+    today = f"{datetime.now(UTC):%F}"
+    source = ("registry", "load", "preset:crossref", "--code", "mine", "--start", today)
+    assert demo.command(*source).returncode == 0
+    assert demo.command("tenants", "add", "7", "acme", "Acme").returncode == 0
+    key = {"Authorization": f"Bearer {demo.up['demo_key']}"}
+    with httpx.Client(base_url=demo.up["api"], headers=key, timeout=30, trust_env=False) as client:
+        hook = {"kpiId": "my_kpi", "callbackUrl": "https://example.com/hook"}
+        assert client.post("/api/open/kpi/webhooks", json=hook).status_code == 201
+        assert client.post("/api/v1/chains", json=CHAIN).status_code == 200
+    assert "is revoked" in in_shell(demo, lines[4])
+    in_shell(demo, lines[4])
+    engine = open_engine(f"sqlite:///{demo.home}/platform.db")
+    with engine.connect() as connection:
+        for column, mine in {
+            metrics_model.c.model_id: {"mine"},
+            job_chain_definition.c.name: {"mine"},
+            reg_provenance.c.provenance_code: {"mine"},
+            metrics_webhook_subscription.c.callback_url: {"https://example.com/hook"},
+            tenants.c.tenant_id: {1, 7},
+            lineage_events.c.id: set(),
+            metrics_webhook_delivery.c.id: set(),
+            ing_record.c.id: set(),
+        }.items():
+            assert set(connection.scalars(select(column))) == mine, column
+    engine.dispose()
+    until("the UI to have forgotten it", lambda: not _demo_assets(demo), 90)
+    assert demo.process.poll() is None
+
+
+def _demo_assets(demo: PlatformUp) -> list[str]:
+    assets = demo.graphql("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")
+    keys = ["/".join(node["key"]["path"]) for node in assets["assetsOrError"]["nodes"]]
+    return [key for key in keys if "demo" in key]
