@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,15 @@ def _chromium() -> str | Absent:
     return found or Absent("no Chromium on the PATH; PLATFORM_TEST_CHROMIUM names one")
 
 
+def _dump_program(name: str) -> str | Absent:
+    """MySQL's own, or MariaDB's: neither can dump a server of the other so that it can be restored."""
+    for found in filter(None, map(shutil.which, (name, "mysqldump"))):
+        told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+        if ("MariaDB" in told) == (name == "mariadb-dump"):
+            return found
+    return Absent(f"no {name} on the PATH")
+
+
 def _data() -> str | Absent:
     folder = Path(os.environ.get("PLATFORM_TEST_DATA", ROOT.parent / "shared" / "data"))
     return str(folder) if folder.is_dir() else Absent("no data set; PLATFORM_TEST_DATA names its folder")
@@ -61,6 +71,8 @@ def find(name: str) -> str | Absent:
             return _server(name, 5432)
         case "chromium":
             return _chromium()
+        case "mysqldump" | "mariadb-dump":
+            return _dump_program(name)
         case "data":
             return _data()
         case "time":
