@@ -168,6 +168,7 @@ LOCK_TENANT = """
 MERGE (n:{label} {{tenantId: $tenant, id: $tenant}})
 ON CREATE SET n.createdAt = datetime()
 SET n.updatedAt = datetime()
+RETURN collect({{id: n.id, labels: labels(n), props: n {{.*, createdAt: null, updatedAt: null}}}}) AS found
 """
 
 IDS_AFTER = """

@@ -13,6 +13,8 @@ from platform_defs.graph.model import Edge, EdgeKey, Node, edge_order, name_orde
 from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.steps import NodeChange
 from platform_defs.graph.vocabulary import (
+    EDGE_TYPES,
+    HIERARCHY_TYPES,
     KNOWLEDGE,
     KNOWLEDGE_KINDS,
     RESERVED_PROPERTIES,
@@ -26,6 +28,8 @@ T = TypeVar("T")
 ROWS_PER_STATEMENT = 1000
 NODES_PER_PAGE = 1000
 NODES_PER_DELETE = 5000
+_ALL_TYPES = "|".join(sorted(EDGE_TYPES))
+_LINK_TYPES = "|".join(sorted(EDGE_TYPES - HIERARCHY_TYPES))
 
 
 class Neo4jStore(BatchStore[ManagedTransaction]):
@@ -34,6 +38,8 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
     def __init__(self, tenant: int, transactions: Transactions[ManagedTransaction]) -> None:
         super().__init__(tenant, transactions)
         self._tenant_node = str(tenant)
+        # the Tenant node as the statement that locked it found it; None where it is not locked or was written since
+        self._locked_node: Node | None = None
 
     def clear(self) -> None:
         for label in (KNOWLEDGE, TENANT):
@@ -63,8 +69,10 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
 
     def update(self, work: Callable[[GraphTransaction], T]) -> T:
         def locked(tx: ManagedTransaction) -> T:
-            self._execute(tx, cypher.LOCK_TENANT, {"label": TENANT})
-            return work(Neo4jStore(self._tenant, OpenTransaction(tx)))
+            (found,) = self._execute(tx, cypher.LOCK_TENANT, {"label": TENANT})
+            store = Neo4jStore(self._tenant, OpenTransaction(tx))
+            store._locked_node = _node_from(found)
+            return work(store)
 
         return self._transactions.write(locked)
 
@@ -102,6 +110,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
             yield from self._transactions.read(lambda tx, ids=ids: self._edges(tx, (cypher.EDGES_OUT,), ids, None))  # type: ignore[misc]
 
     def _upsert_nodes(self, tx: ManagedTransaction, changes: Mapping[str, NodeChange]) -> None:
+        self._locked_node = None
         by_kind: dict[str, list[str]] = defaultdict(list)
         for id, change in changes.items():
             by_kind[change.kind or KNOWLEDGE].append(id)
@@ -116,6 +125,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
         self._set_vectors(tx, changes)
 
     def _patch_nodes(self, tx: ManagedTransaction, changes: Mapping[str, NodeChange]) -> list[str]:
+        self._locked_node = None
         found: set[str] = set()
         for label, ids in self._by_label(changes):
             rows = self._node_rows(changes, ids)
@@ -147,6 +157,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
             self._run_over_rows(tx, cypher.DELETE_EDGES, [self._edge_row(keys[at]) for at in places], **names)
 
     def _delete_nodes(self, tx: ManagedTransaction, ids: Sequence[str]) -> None:
+        self._locked_node = None
         for label, some in self._by_label(ids):
             self._run_over_ids(tx, cypher.DELETE_NODES, some, label=label)
 
@@ -156,6 +167,9 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
 
     def _nodes(self, tx: ManagedTransaction, ids: Sequence[str]) -> dict[str, Node]:
         found = {}
+        if self._locked_node is not None and self._tenant_node in ids:
+            found[self._tenant_node] = self._locked_node
+            ids = [id for id in ids if id != self._tenant_node]
         for label, some in self._by_label(ids):
             for record in self._run_over_ids(tx, cypher.NODES, some, label=label):
                 node = _node_from(record)
@@ -180,7 +194,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
             by_labels[labels][key.from_id, key.to_id].add(check_edge_type(key.type))
         found: dict[EdgeKey, Edge] = {}
         for (from_label, to_label), pairs in sorted(by_labels.items()):
-            types = "|".join(sorted(set().union(*pairs.values())))
+            types = _types_text(frozenset().union(*pairs.values()))
             rows = [
                 self._edge_row(EdgeKey("", *pair)) | {"types": sorted(wanted)} for pair, wanted in sorted(pairs.items())
             ]
@@ -268,6 +282,11 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
         records = list(tx.run(statement, parameters | {"tenant": self._tenant}))
         # most statements collect their rows in one record, because the driver is slow per record
         return [row for record in records for row in record.get("found", (record,))]
+
+
+def _types_text(types: frozenset[str]) -> str:
+    """Types that a statement names at least to find these: always one of the same two texts, which Neo4j plans once."""
+    return _ALL_TYPES if types & HIERARCHY_TYPES else _LINK_TYPES
 
 
 def _edge_from(record: Mapping[str, Any]) -> Edge:

@@ -30,6 +30,7 @@ VISIBLE_EDGE_TYPES = {kind.edge for kind in ASSET_KINDS.values()} | {
 
 # begins the type of an edge that is hidden, because it was removed or a node at one end does not exist
 GONE_PREFIX = "GONE_"
+HIERARCHY_TYPES = frozenset(f"{prefix}{kind.edge}" for kind in ASSET_KINDS.values() for prefix in ("", GONE_PREFIX))
 EDGE_TYPES = frozenset(VISIBLE_EDGE_TYPES | {f"{GONE_PREFIX}{type}" for type in VISIBLE_EDGE_TYPES})
 
 # written by the stores themselves: callers may neither set nor remove these properties, and reads leave them out

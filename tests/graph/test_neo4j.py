@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import neo4j as driver_package
 import pytest
@@ -13,9 +14,11 @@ from sqlalchemy import create_engine
 from platform_defs.errors import GraphError
 from platform_defs.graph import cypher
 from platform_defs.graph.errors import GraphUnavailable
-from platform_defs.graph.model import Node, UpsertNodes
+from platform_defs.graph.model import Edge, EdgeKey, Node, UpsertEdges, UpsertNodes
 from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
+from platform_defs.graph.neo4j_store import Neo4jStore
 from platform_defs.graph.open import open_graph
+from platform_defs.graph.port import GraphTransaction
 from platform_defs.settings import Settings
 from tests.graph.conftest import random_tenant
 from tests.needs import ROOT, require
@@ -214,3 +217,37 @@ def test_a_url_that_the_driver_cannot_use_is_one_line() -> None:
 
 def test_the_schema_holds_every_constraint_of_the_seed() -> None:
     assert SEED_CONSTRAINTS | {"knowledge_tenant_id_uk"} == set(cypher.CONSTRAINTS)
+
+
+@pytest.mark.needs("neo4j")
+def test_edges_of_whatever_types_are_read_by_one_text(neo4j: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: set[str] = set()
+    execute = Neo4jStore._execute
+
+    def note(store: Neo4jStore, tx: Any, template: str, names: Any, **parameters: Any) -> Any:
+        texts.add(template.format(**names))
+        return execute(store, tx, template, names, **parameters)
+
+    store = neo4j.for_tenant(random_tenant())
+    links = [EdgeKey(type, "a", "b") for type in ("INPUT_OF", "GONE_INPUT_OF", "DERIVES_FROM", "HAS_TAG")]
+    store.apply([UpsertNodes([Node("a", {"Table"}), Node("b", {"SQL"})]), UpsertEdges([Edge(*key) for key in links])])
+    monkeypatch.setattr(Neo4jStore, "_execute", note)
+    for some in (links[:1], links[1:3], links):
+        assert store.edges_by_key(some).keys() == set(some)
+    assert len(texts) == 1
+    store.clear()
+
+
+@pytest.mark.needs("neo4j")
+def test_an_update_sees_the_tenants_node_as_it_is_before_and_after_it_writes(neo4j: Neo4jGraph) -> None:
+    store = neo4j.for_tenant(random_tenant())
+    id = str(store.tenant)
+
+    def work(transaction: GraphTransaction) -> list[Any]:
+        before = transaction.nodes([id, "none"])[id]
+        transaction.apply([UpsertNodes([Node(id, {"Tenant"}, {"code": f"c{id}", "name": "new"})])])
+        return [before.props, transaction.nodes([id])[id].props]
+
+    assert store.update(work) == [{}, {"code": f"c{id}", "name": "new"}]
+    assert store.update(lambda transaction: transaction.nodes([id])[id]).props["name"] == "new"
+    store.clear()

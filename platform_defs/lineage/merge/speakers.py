@@ -121,10 +121,9 @@ class SpeakerState:
         return first
 
     def refs(self) -> Iterator[tuple[ClaimKey, Stamp]]:
-        """All nodes and edges that any remembered statement claims, by the names that they had then."""
-        for run in self.runs.values():
-            for digest, at in run.statements():
-                yield from ((key, at) for key, _ in decode(self.bodies[digest]))
+        """All nodes and edges that any remembered statement claims, by the names that they had first."""
+        for digest, first in self._first_said().items():
+            yield from ((key, first) for key, _ in decode(self.bodies[digest]))
 
 
 def live_parts(state: State, speaker: SpeakerState) -> dict[Part, Stamp]:
