@@ -67,6 +67,12 @@ def configure_logging(level: str = "INFO", stream: TextIO | None = None, form: s
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
+def format_unconfigured(form: str = "") -> None:
+    """In a process whose logging nobody configures, such as Dagster's code server, warnings have time and level too."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(JsonFormatter() if form == "json" else HumanFormatter())
+
+
 def mask_secrets(text: str) -> str:
     """The text with keys, tokens and passwords replaced by `***`."""
     for pattern, replacement in _SECRETS:

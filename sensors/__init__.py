@@ -3,8 +3,11 @@
 A new system adds itself to SYSTEMS.
 """
 
+import os
+
 from dagster import Definitions
 
+from platform_defs.logs import format_unconfigured
 from sensors import (
     arrivals,
     chain_lineage,
@@ -31,4 +34,5 @@ SYSTEMS = (
 
 
 def definitions() -> Definitions:
+    format_unconfigured(os.environ.get("PLATFORM_LOG_FORMAT", ""))
     return Definitions.merge(*(system.definitions() for system in SYSTEMS))

@@ -37,6 +37,7 @@ def status(as_json: bool) -> None:
     """Show the runners that are alive, their slots, the queue and what is stuck; exit code 1 if no runner is alive."""
     with open_database() as engine:
         alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
+        later = rows.find_later(engine)
         stuck = find_stuck(engine, Settings.load())
     if as_json:
         runner_fields = [
@@ -53,6 +54,11 @@ def status(as_json: bool) -> None:
             if runner.load_error:
                 click.echo(f"{runner.name}: the code location does not load: {runner.load_error}")
         click.echo(f"{queue[rows.Status.QUEUED]} waiting, {queue[rows.Status.RUNNING]} running")
+        if later is not None:
+            count, first = later
+            click.echo(
+                f"{count} more wait for a time of their own, such as tries after a failure, until {first:%F %T} UTC"
+            )
         for one in stuck:
             click.echo(f"stuck since {one.since:%F %T} UTC: {one.problem}")
     if not alive:

@@ -302,6 +302,14 @@ def count_open_rows(engine: Engine, *, attempts: int = ATTEMPTS) -> dict[Status,
     return {Status.QUEUED: 0, Status.RUNNING: 0} | {Status(status): count for status, count in found}
 
 
+def find_later(engine: Engine) -> tuple[int, datetime] | None:
+    """How many queued rows wait for a time of their own, and the first of these times; None if there are none."""
+    waiting = (work.c.status == Status.QUEUED) & ~is_due(datetime.now(UTC))
+    query = select(func.count(), func.min(work.c.not_before)).where(waiting)
+    count, first = read(engine, lambda connection: connection.execute(query).one())
+    return None if first is None else (count, first)
+
+
 def _new_row(
     kind: str, payload: Mapping[str, Any], priority: int, not_before: datetime | None, resource: str | None
 ) -> dict[str, Any]:

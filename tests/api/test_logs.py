@@ -88,3 +88,15 @@ def test_a_terminal_gets_lines_for_people_unless_somebody_asks_for_json(
         assert second.split(" ", 1)[1] == "WARNING refused pk_0123456789abcdef_***"
     for secret in ("abab", "hunter2"):
         assert secret not in target.getvalue()
+
+
+def test_a_process_without_logging_of_its_own_shows_time_and_level_of_what_it_warns_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert logging.lastResort is not None
+    monkeypatch.setattr(logging.lastResort, "formatter", None)
+    record = logging.LogRecord("sensors", logging.ERROR, "", 1, "model M is not executed again", (), None)
+    logs.format_unconfigured()
+    assert logging.lastResort.format(record)[8:] == " ERROR model M is not executed again"
+    logs.format_unconfigured("json")
+    assert json.loads(logging.lastResort.format(record))["level"] == "ERROR"

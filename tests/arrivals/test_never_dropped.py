@@ -13,9 +13,10 @@ from platform_defs.arrivals.executions import lifecycle, recovery, source_watch
 from platform_defs.arrivals.executions.next_attempt import MAX_CRASHES
 from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus
 from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
+from platform_defs.arrivals.results.tasks import find_task
 from platform_defs.sources.errors import SourceError
 from platform_defs.sources.named import Sources
-from platform_defs.store.engine import transact
+from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.arrivals import metrics_task_log
 from platform_defs.work import leases, rows
 from platform_defs.work.rows import EndedBy, Status
@@ -64,6 +65,7 @@ def test_after_terminate_an_arrival_that_was_skipped_begins_a_new_execution_at_o
     assert report(due).busy == ["M"]
     assert end(due, EndedBy.OPERATOR)
     assert history(due) == [("FAILED", "ARRIVAL", 1), ("RUNNING", "AGAIN", 1)]
+    assert logged_tasks(due, "M", OP)[0].message == "operator: gone"
     assert last(due).inputs[0][2] != logged_tasks(due, "M", OP)[0].inputs[0][2]
     # what the terminated execution itself had read is over
     assert end(due, EndedBy.OPERATOR) == {}
@@ -169,6 +171,29 @@ def test_an_arrival_starts_a_waiting_try_at_once_and_is_answered_by_it(due: Engi
     waiting = fail_for_the_source(due)
     assert report(due).queued == {"M": waiting}
     assert [row.id for row in leases.claim(due, "runner", 8)][-1] == last(due).work_id
+
+
+def test_an_execution_that_waits_says_until_when_and_one_without_a_slot_that_it_has_none(due: Engine) -> None:
+    def said() -> str | None:
+        return read(due, lambda connection: find_task(connection, last(due).id)).message
+
+    assert said() == "waits for a free slot of the runner or of its source"
+    fail_for_the_source(due)
+    row = work_of(due, last(due))
+    assert said() == f"waits until {row.not_before:%F %T} UTC"
+    assert rows.find_later(due) == (1, row.not_before)
+    leases.claim(due, "runner", 8)
+    report(due)
+    leases.claim(due, "runner", 8)
+    assert (said(), rows.find_later(due)) == (None, None)
+
+
+def test_a_run_that_closed_its_row_after_terminate_is_told_from_one_that_died(due: Engine) -> None:
+    begin(due)
+    rows.request_cancel(due, last(due).run_id)
+    rows.finish(due, last(due).work_id, Status.CANCELED)
+    recovery.settle_dead_executions(due, datetime.now(UTC))
+    assert last(due).message == "operator: somebody terminated its run in Dagster"
 
 
 def test_an_operators_launch_makes_the_waiting_try_at_once_and_nothing_else_makes_it_again(due: Engine) -> None:

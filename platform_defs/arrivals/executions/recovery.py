@@ -23,6 +23,11 @@ from platform_defs.work.each import for_each
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import OPEN_STATUSES, EndedBy, Status, is_finished
 
+# Why an execution ended whose own process closed its row of work without saying so.
+_REASONS = {
+    EndedBy.OPERATOR: "somebody terminated its run in Dagster",
+    EndedBy.RESTART: "its runner was stopped",
+}
 _log = logging.getLogger(__name__)
 
 
@@ -134,11 +139,12 @@ def find_dead_executions(connection: Connection) -> list[DeadExecution]:
         DeadExecution(
             found.id,
             (found.model_id, found.op_time),
-            found.error or "its run ended without closing the task",
-            _ended_by(found.ended_by, found.status, found.cancel_requested_at),
+            found.error or _REASONS.get(by, "its run ended without closing the task"),
+            by,
             found.process,
         )
         for found in connection.execute(query)
+        for by in [_ended_by(found.ended_by, found.status, found.cancel_requested_at)]
     ]
 
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from platform_defs.arrivals.batches import Batch, in_batches
 from platform_defs.arrivals.errors import UnknownTask
+from platform_defs.arrivals.executions.task_log import TaskStatus
 from platform_defs.store.tables.arrivals import metrics_task_log
+from platform_defs.store.tables.work import work
+from platform_defs.work.rows import Status
 
 MAX_TASKS = 1000
 
@@ -45,10 +48,18 @@ _successor = (
     .scalar_subquery()
     .label("next_task_id")
 )
+# Until when the row of work of an execution that has not begun waits; a time that is over if it waits for a slot.
+_waits_until = (
+    select(func.coalesce(work.c.not_before, work.c.created_at))
+    .where(work.c.id == _log.work_id, work.c.status == Status.QUEUED, _log.status == TaskStatus.RUNNING)
+    .scalar_subquery()
+    .label("waits_until")
+)
+_columns = select(metrics_task_log, _successor, _waits_until)
 
 
 def find_task(connection: Connection, task_id: int) -> TaskResult:
-    row = connection.execute(select(metrics_task_log, _successor).where(_log.id == task_id)).one_or_none()
+    row = connection.execute(_columns.where(_log.id == task_id)).one_or_none()
     if row is None:
         raise UnknownTask(f"no task has the id {task_id}; tasks are kept PLATFORM_ARRIVALS_RETENTION_DAYS days")
     return _task(row)
@@ -63,7 +74,7 @@ def newest_tasks(
     limit: int = 20,
 ) -> list[TaskResult]:
     """The newest tasks of a model, the newest first."""
-    query = select(metrics_task_log, _successor).where(_log.model_id == model_id)
+    query = _columns.where(_log.model_id == model_id)
     if op_time is not None:
         query = query.where(_log.op_time == op_time)
     if status is not None:
@@ -78,7 +89,7 @@ def last_tasks(connection: Connection, batches: Sequence[Batch]) -> dict[Batch, 
         .where(in_batches(_log.model_id, _log.op_time, batches))
         .group_by(_log.model_id, _log.op_time)
     )
-    query = select(metrics_task_log, _successor).where(_log.id.in_(newest))
+    query = _columns.where(_log.id.in_(newest))
     return {(row.model_id, row.op_time): _task(row) for row in connection.execute(query)}
 
 
@@ -108,7 +119,7 @@ def _task(row: Any) -> TaskResult:
         model_id=row.model_id,
         op_time=row.op_time,
         status=row.status,
-        message=row.message,
+        message=row.message if row.waits_until is None else _waiting_text(row.waits_until, datetime.now(UTC)),
         trigger=row.trigger_code,
         attempt=row.attempt,
         start_time=row.start_time,
@@ -120,6 +131,11 @@ def _task(row: Any) -> TaskResult:
         run_id=row.run_id,
         next_task_id=row.next_task_id,
     )
+
+
+def _waiting_text(until: datetime, now: datetime) -> str:
+    """An execution that waits is RUNNING to its clients, and its message says what for."""
+    return f"waits until {until:%F %T} UTC" if until > now else "waits for a free slot of the runner or of its source"
 
 
 def _iso(at: datetime | None) -> str | None:
