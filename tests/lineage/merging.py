@@ -363,3 +363,13 @@ spoken_and_moved_events = st.one_of(
     st.builds(lambda ref, new: [Renamed(ref, new)], _one_table, _one_table),
     st.builds(lambda ref: [Dropped(ref)], _one_table),
 )
+spoken_and_renamed_columns = st.one_of(
+    spoken_events,
+    spoken_events,
+    st.builds(
+        lambda table, one, two: [Renamed(column(table, one), column(table, two))],
+        _one_table,
+        st.sampled_from(["x", "y", "v"]),
+        st.sampled_from(["x", "y", "v"]),
+    ),
+)

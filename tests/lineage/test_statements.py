@@ -25,6 +25,7 @@ from tests.lineage.merging import (
     plain_events,
     spoken_and_dropped_events,
     spoken_and_moved_events,
+    spoken_and_renamed_columns,
     spoken_events,
     stated,
 )
@@ -48,6 +49,16 @@ def test_statements_and_drops_in_any_order_end_in_the_reference_and_never_need_a
 @many
 @given(histories(spoken_and_moved_events) | histories(st.one_of(spoken_and_moved_events, plain_events)))
 def test_statements_about_names_that_move_in_any_order_end_in_the_reference(history: History) -> None:
+    in_order, groups = history
+    for arriving in (groups, [[event] for event in in_order]):
+        store = PlainStore(TENANT.id)
+        arrive(store, TENANT, arriving)
+        assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()
+
+
+@many
+@given(histories(spoken_and_renamed_columns))
+def test_statements_about_columns_that_are_renamed_in_any_order_end_in_the_reference(history: History) -> None:
     in_order, groups = history
     for arriving in (groups, [[event] for event in in_order]):
         store = PlainStore(TENANT.id)
@@ -184,3 +195,21 @@ def test_what_is_remembered_of_a_job_and_of_a_column_is_bounded() -> None:
         sizes.append(sum(len(node.props["_facts"]) for node in nodes.values()))
     assert sizes[-1] < 1.1 * sizes[45]
     assert any('"name": "x"' in line for line in graph_lines(store))
+
+
+def test_a_column_that_is_renamed_twice_keeps_what_a_job_said_of_both_names() -> None:
+    events = [
+        EventFacts(
+            Version(f"{1:032x}"),
+            tuple(stated(J, "r1", "START", SQLS[0], A, A, {"x": {"dataType": "p"}}, [("y", "y")], ["whole"])),
+        ),
+        catalog(2, Renamed(column(A, "x"), column(A, "y"))),
+        catalog(3, Renamed(column(A, "y"), column(A, "v"))),
+        catalog(4, Renamed(column(A, "v"), column(A, "x"))),
+        catalog(5, Renamed(column(B, "y"), column(B, "x"))),
+    ]
+    store = PlainStore(TENANT.id)
+    assert arrive(store, TENANT, [[event] for event in events]) == 0
+    shown = list(graph_lines(store))
+    assert shown == Reference(TENANT, events).lines()
+    assert any('"dataType": "p", "name": "x"' in line for line in shown)

@@ -5,10 +5,10 @@ from functools import partial
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref, Statement
-from platform_defs.lineage.merge.names import claims_dead_before, dead_before, floor
+from platform_defs.lineage.merge.names import claims_dead_before, dead_before, floor, resolve
 from platform_defs.lineage.merge.speakers import Claims, SpeakerState, expand, fold, live_parts, live_shape, strike_dead
 from platform_defs.lineage.merge.state import NEVER, Claim, EdgeState, NodeState, Stamp, State
-from platform_defs.lineage.merge.statement_bodies import ClaimKey
+from platform_defs.lineage.merge.statement_bodies import ClaimKey, encode, items
 
 # How many claims a node or edge remembers one by one. Of more, those of the last speakers by id become anonymous: they
 # count, but are never taken back.
@@ -24,6 +24,7 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     old_state = speaker.copy()
     speaker.add(state, statement, at)
     if before != live_shape(state, speaker):
+        _refuse_uncertain(state, statement, at)
         strike_dead(state, speaker, partial(_dead_at, state))
         old, new = _claims(state, old_state), _claims(state, speaker)
         for key in old.keys() - new.keys():
@@ -33,6 +34,16 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
             if key not in old or old[key].props != claim.props:
                 _put(state, statement.speaker, key, claim)
     fold(state, speaker)
+
+
+def _refuse_uncertain(state: State, statement: Statement, at: Stamp) -> None:
+    """A late statement about columns that others were renamed to since then: what they are now is not remembered."""
+    if not state.names_moved:
+        return
+    for _, key in items(encode(statement)):
+        for ref in (key.source, key.target):
+            if ref is not None and ref.kind == "column":
+                resolve(state, ref, at)
 
 
 def review_claims(state: State) -> None:

@@ -51,9 +51,18 @@ def current_name(state: State, ref: Ref, at: Stamp) -> Ref | None:
 
     Unlike `resolve` this never asks for a rebuild: what was said has already moved with every rename since.
     """
+    return _follow(state, ref, at, merged=True)
+
+
+def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
+    """The name that what was called `ref` at that time bears now; None where it is dead whatever was said then."""
+    return _follow(state, ref, at, merged=False)
+
+
+def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> Ref | None:
     if ref.kind == "column":
         assert ref.parent is not None
-        table = current_name(state, ref.parent, at)
+        table = _follow(state, ref.parent, at, merged=merged)
         if table is None:
             return None
         ref = column_of(table, ref.name[-1])
@@ -62,13 +71,18 @@ def current_name(state: State, ref: Ref, at: Stamp) -> Ref | None:
         left_at = min((stamp for stamp in node.renames if stamp > time), default=None)
         incoming = next((one for one in node.incoming_renames if one.at > time), None)
         if incoming is not None and (left_at is None or left_at > incoming.at):
-            if time < incoming.floor:
+            # said of the name before something else came to it: the two are one since then
+            if time < incoming.floor or (not merged and left_at is None and floor(state, ref) > incoming.at):
                 return None
+            if not merged:
+                raise NeedsRebuild(f"{ref.id} was renamed to after what was said of it")
             time = incoming.at
-        elif left_at is None:
+            continue
+        if not merged and time > at and any(one.mixed for one in node.incoming_renames if one.at == time):
+            raise NeedsRebuild(f"{ref.id} existed before it was renamed to")
+        if left_at is None:
             break
-        else:
-            ref, time = node.renames[left_at], left_at
+        ref, time = node.renames[left_at], left_at
     return ref
 
 
@@ -85,28 +99,3 @@ def claims_dead_before(state: State, key: EdgeKey) -> Stamp:
     if begin is None or end is None or begin.ref is None or end.ref is None:
         return Stamp("~")
     return dead_before(state, key.type, begin.ref, end.ref)
-
-
-def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
-    """The name that what was called `ref` at that time bears now; None where it is dead whatever was said then."""
-    if ref.kind == "column":
-        assert ref.parent is not None
-        table = resolve(state, ref.parent, at)
-        if table is None:
-            return None
-        ref = column_of(table, ref.name[-1])
-    time = at
-    while (node := state.find(ref)) is not None:
-        left_at = min((stamp for stamp in node.renames if stamp > time), default=None)
-        incoming = next((one for one in node.incoming_renames if one.at > time), None)
-        if incoming is not None and (left_at is None or left_at > incoming.at):
-            # said of the name before something else came to it: the two are one since then
-            if time < incoming.floor or (left_at is None and floor(state, ref) > incoming.at):
-                return None
-            raise NeedsRebuild(f"{ref.id} was renamed to after what was said of it")
-        if time > at and any(one.mixed for one in node.incoming_renames if one.at == time):
-            raise NeedsRebuild(f"{ref.id} existed before it was renamed to")
-        if left_at is None:
-            break
-        ref, time = node.renames[left_at], left_at
-    return ref

@@ -23,7 +23,7 @@ from platform_defs.lineage.merge.claims import speakers_of
 from platform_defs.lineage.merge.rules import digest_of, may_drop
 from platform_defs.lineage.merge.speakers import SpeakerState, live_shape
 from platform_defs.lineage.merge.state import DERIVED_TYPES, Stamp, State, column_of, path
-from platform_defs.lineage.merge.statement_bodies import encode, tables_of
+from platform_defs.lineage.merge.statement_bodies import ClaimKey, encode, tables_of
 
 HAS_COLUMN = "HAS_COLUMN"
 
@@ -194,6 +194,16 @@ class _Asked:
             if node is not None and node.speaker is not None:
                 for table, at in node.speaker.tables().items():
                     self.names(table, at)
+                for key, at in node.speaker.refs():
+                    self._renamed_columns(key, at)
+
+    def _renamed_columns(self, key: ClaimKey, at: Stamp) -> None:
+        """Two columns that a statement names may be one since a rename: then both say what the column is like."""
+        for ref in (key.source, key.target):
+            if ref is not None and ref.kind == "column" and ref.parent is not None:
+                tables = (self._state.nodes.get(one.id) for one in self._names(ref.parent, at))
+                if any(table is not None and table.column_renamed_at for table in tables):
+                    self.names(ref, at)
 
     def _changes_claims(self, speaker: Ref, known: SpeakerState, said: list[tuple[Stamp, Statement]]) -> bool:
         if self._state.names_moved:
