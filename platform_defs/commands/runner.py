@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -94,6 +95,11 @@ def _serve() -> None:
             from platform_defs.runner.runner import Runner
 
             Runner(settings, engine, instance).run(listener)
+    # An interpreter with Dagster loaded frees its memory for seconds on a busy machine, and would be killed meanwhile.
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(0)
 
 
 @contextmanager
