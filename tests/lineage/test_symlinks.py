@@ -160,7 +160,7 @@ def test_a_name_that_is_linked_by_another_process_while_a_group_is_written_is_fo
 
 
 def test_engines_that_never_agree_what_a_path_is_cost_a_bounded_row_and_no_rebuild(
-    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(symlinks, "MAX_CHANGES", 6)
     events = [
@@ -171,6 +171,7 @@ def test_engines_that_never_agree_what_a_path_is_cost_a_bounded_row_and_no_rebui
     assert deliveries.rebuilds == 0
     (meaning,) = read_all(deliveries.engine, deliveries.tenant.id).values()
     assert len(meaning.changes) == 6
+    assert len([record for record in caplog.records if "too often" in record.message]) == 1
     assert tables(deliveries) == {"s.a", "s.b"}
 
 

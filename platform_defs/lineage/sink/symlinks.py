@@ -111,7 +111,7 @@ def resolve_names(connection: Connection, uses: Sequence[NameUse], changes: Mapp
             continue
         names = {link.name for link in said}.union(*(use.names.plain for _, use in mine))
         meanings = dict(read_meanings(connection, tenant_id, names))
-        unknown = [link for link in said if _meaning(meanings, link) != link.table]
+        unknown = missing_symlinks(meanings, said)
         if unknown:
             before = frozenset(name.id for name in meanings)
             concerned = {link.name for link in unknown}
@@ -244,12 +244,13 @@ def _add_contradicting(
         if known.at(link.version) == link.table:
             continue
         if len(known.changes) >= MAX_CHANGES:
-            log.warning("tenant %d: %s is linked to other tables again and again", tenant_id, link.name.name)
             continue
         if known.changes and _has_newer_event(connection, tenant_id, link.version):
             late |= known.used
             known = replace(known, exact=False)
         meanings[link.name] = known.with_symlinks([(link.version, link.table)])
+        if len(meanings[link.name].changes) >= MAX_CHANGES:
+            log.warning("tenant %d: %s was linked to other tables too often", tenant_id, link.name.name)
     changed = {name: meanings[name] for name in locked if meanings[name] != locked[name]}
     if changed:
         _write(connection, tenant_id, changed)
