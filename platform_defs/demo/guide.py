@@ -16,7 +16,11 @@ def guide_lines(platform: RunningPlatform, state: DemoState) -> list[tuple[str, 
     ui, api = platform.ui, platform.api
     command = platform_command()
     return [
-        ("1 open", f"the batch {batch} is red, and its run says why: {ui}/assets/models/{story.SALES}?view=partitions"),
+        (
+            "1 open",
+            f"the batch {batch} is red, and its run says why:"
+            f" {ui}/assets/models/{story.SALES}?view=partitions&partition={batch}",
+        ),
         (
             "2 click",
             f"Launch Run, which corrects order {WRONG_ORDER}: {ui}/locations/platform/jobs/chain_{story.CORRECT}"

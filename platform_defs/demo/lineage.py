@@ -25,7 +25,8 @@ class Table:
     columns: Mapping[str, str]
 
 
-_SHOP, _WAREHOUSE, _BOARDS = "sqlite://demo-shop", "postgres://demo-warehouse:5432", "dashboards://demo"
+# short, because the groups in the Dagster UI are named after tenant and namespace
+_SHOP, _WAREHOUSE, _BOARDS = "shop", "warehouse", "dashboards"
 _ORDER = {"order_id": "TEXT", "day": "TEXT", "store_id": "TEXT", "customer": "TEXT", "amount": "REAL"}
 _STORE = {"store_id": "TEXT", "city": "TEXT", "region": "TEXT"}
 _RETURN = {"return_id": "TEXT", "day": "TEXT", "order_id": "TEXT", "reason": "TEXT", "refund": "REAL"}

@@ -85,13 +85,22 @@ def _report_arrivals(api: Api, calendar: Calendar) -> None:
 
     A table that is reported again would be computed again, so only what has not arrived is reported.
     """
-    for op_time in reversed(calendar.op_times):
-        missing = {
-            table
-            for model_id in story.MODELS
-            for table in api.get(f"/api/open/kpi/models/{model_id}/batches/{op_time}")["missing"]
-        }
+    newest_first = calendar.op_times[::-1]
+    # the oldest is written last, so if it is there, all are; and none is, if the newest has nothing
+    if not _missing(api, newest_first[-1]):
+        return
+    is_new = _missing(api, newest_first[0]) == set(story.TABLES)
+    for op_time in newest_first:
+        missing = set(story.TABLES) if is_new else _missing(api, op_time)
         for table in story.TABLES:
             late = table == story.RETURNS and op_time == calendar.last
             if table in missing and not late:
                 api.post(ARRIVAL, {"srcTableName": table, "opTime": op_time}, wait=0)
+
+
+def _missing(api: Api, op_time: str) -> set[str]:
+    return {
+        table
+        for model_id in story.MODELS
+        for table in api.get(f"/api/open/kpi/models/{model_id}/batches/{op_time}")["missing"]
+    }
