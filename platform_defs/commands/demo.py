@@ -1,5 +1,6 @@
 """`platform demo`: writes the demo into a running platform, says what to try, and takes it away."""
 
+import time
 from zoneinfo import ZoneInfo
 
 import click
@@ -8,6 +9,9 @@ from platform_defs.commands.runner import open_instance
 from platform_defs.connections import open_database
 from platform_defs.home import require_platform
 from platform_defs.settings import Settings
+
+# The runs go on behind it: who follows the printed lines a moment later finds them ended.
+PATIENCE_S = 10.0
 
 
 @click.group("demo")
@@ -25,6 +29,7 @@ def load(quiet: bool) -> None:
     from platform_defs.demo.writing import await_story, write_demo
     from platform_defs.supervisor.demo import demo_webhook
 
+    began = time.monotonic()
     settings = Settings.load()
     require_platform(settings)
     platform = running_platform(settings.home)
@@ -37,7 +42,7 @@ def load(quiet: bool) -> None:
                 webhook = demo_webhook(settings.home)
                 zone = ZoneInfo(settings.zone)
                 written = write_demo(engine, api, settings.home, state, webhook=webhook, zone=zone)
-                await_story(api, platform.ui, written)
+                await_story(api, platform.ui, written, give_up_at=began + PATIENCE_S)
     if not quiet:
         _print_guide(settings)
 

@@ -18,6 +18,7 @@ TIMEOUT_S = 30.0
 # how long an answer of 503 is waited out: a store may be busy while everything starts
 PATIENCE_S = 20.0
 PAUSE_S = 0.5
+UI_S = 3.0
 _KNOWN = """query ($key: AssetKeyInput!, $job: PipelineSelector!) {
   asset: assetNodeOrError(assetKey: $key) { __typename } job: pipelineOrError(params: $job) { __typename } }"""
 
@@ -47,7 +48,9 @@ def ui_knows(ui: str, *, model: str, job: str) -> bool:
     selector = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION, "pipelineName": job}
     variables = {"key": {"path": [MODEL_PREFIX, model]}, "job": selector}
     try:
-        answer = httpx.post(f"{ui}/graphql", json={"query": _KNOWN, "variables": variables}, trust_env=False)
+        answer = httpx.post(
+            f"{ui}/graphql", json={"query": _KNOWN, "variables": variables}, timeout=UI_S, trust_env=False
+        )
         found = answer.json()["data"]
         return {one["__typename"] for one in found.values()} == {"AssetNode", "Pipeline"}
     except (httpx.HTTPError, ValueError, KeyError, AttributeError, TypeError):

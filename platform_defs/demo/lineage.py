@@ -32,30 +32,30 @@ _STORE = {"store_id": "TEXT", "city": "TEXT", "region": "TEXT"}
 _RETURN = {"return_id": "TEXT", "day": "TEXT", "order_id": "TEXT", "reason": "TEXT", "refund": "REAL"}
 
 TABLES = {
-    "shop.orders": Table(_SHOP, "shop.main.demo_orders", _ORDER),
-    "shop.stores": Table(_SHOP, "shop.main.demo_stores", _STORE),
-    "shop.returns": Table(_SHOP, "shop.main.demo_returns", _RETURN),
-    "raw.orders": Table(_WAREHOUSE, "warehouse.raw.orders", _ORDER),
-    "raw.stores": Table(_WAREHOUSE, "warehouse.raw.stores", _STORE),
-    "raw.returns": Table(_WAREHOUSE, "warehouse.raw.returns", _RETURN),
+    "shop.orders": Table(_SHOP, "main.demo_orders", _ORDER),
+    "shop.stores": Table(_SHOP, "main.demo_stores", _STORE),
+    "shop.returns": Table(_SHOP, "main.demo_returns", _RETURN),
+    "raw.orders": Table(_WAREHOUSE, "raw.orders", _ORDER),
+    "raw.stores": Table(_WAREHOUSE, "raw.stores", _STORE),
+    "raw.returns": Table(_WAREHOUSE, "raw.returns", _RETURN),
     "staging.orders": Table(
         _WAREHOUSE,
-        "warehouse.staging.orders",
+        "staging.orders",
         {"order_id": "TEXT", "order_date": "DATE", "region": "TEXT", "city": "TEXT", "amount": "NUMERIC"},
     ),
     "marts.daily_sales": Table(
         _WAREHOUSE,
-        "warehouse.marts.daily_sales",
+        "marts.daily_sales",
         {"order_date": "DATE", "region": "TEXT", "revenue": "NUMERIC", "orders": "BIGINT"},
     ),
     "marts.daily_returns": Table(
         _WAREHOUSE,
-        "warehouse.marts.daily_returns",
+        "marts.daily_returns",
         {"day": "DATE", "reason": "TEXT", "returns": "BIGINT", "refunds": "NUMERIC"},
     ),
     "sales_overview": Table(
         _BOARDS,
-        "shop.boards.sales_overview",
+        "boards.sales_overview",
         {"region": "TEXT", "revenue": "NUMERIC", "refunds": "NUMERIC"},
     ),
 }
@@ -95,8 +95,8 @@ JOBS = (
             "city": ["raw.stores.city"],
             "amount": ["raw.orders.amount"],
         },
-        "INSERT INTO warehouse.staging.orders SELECT o.order_id, CAST(o.day AS DATE) AS order_date, s.region, s.city,"
-        " o.amount FROM warehouse.raw.orders AS o JOIN warehouse.raw.stores AS s ON s.store_id = o.store_id",
+        "INSERT INTO staging.orders SELECT o.order_id, CAST(o.day AS DATE) AS order_date, s.region, s.city,"
+        " o.amount FROM raw.orders AS o JOIN raw.stores AS s ON s.store_id = o.store_id",
     ),
     Job(
         "marts.daily_sales",
@@ -108,8 +108,8 @@ JOBS = (
             "revenue": ["staging.orders.amount"],
             "orders": ["staging.orders.order_id"],
         },
-        "INSERT INTO warehouse.marts.daily_sales SELECT order_date, region, SUM(amount) AS revenue,"
-        " COUNT(order_id) AS orders FROM warehouse.staging.orders GROUP BY order_date, region",
+        "INSERT INTO marts.daily_sales SELECT order_date, region, SUM(amount) AS revenue,"
+        " COUNT(order_id) AS orders FROM staging.orders GROUP BY order_date, region",
     ),
     Job(
         "marts.daily_returns",
@@ -121,8 +121,8 @@ JOBS = (
             "returns": ["raw.returns.return_id"],
             "refunds": ["raw.returns.refund"],
         },
-        "INSERT INTO warehouse.marts.daily_returns SELECT day, reason, COUNT(return_id) AS returns,"
-        " SUM(refund) AS refunds FROM warehouse.raw.returns GROUP BY day, reason",
+        "INSERT INTO marts.daily_returns SELECT day, reason, COUNT(return_id) AS returns,"
+        " SUM(refund) AS refunds FROM raw.returns GROUP BY day, reason",
     ),
     Job(
         "dashboard.sales_overview",

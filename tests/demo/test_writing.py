@@ -205,7 +205,7 @@ def own_event(table: str) -> dict[str, Any]:
     namespace = TABLES["marts.daily_sales"].namespace
     event = run_event()
     event["inputs"] = [{"namespace": namespace, "name": table}]
-    event["outputs"] = [{"namespace": namespace, "name": "warehouse.mine.report"}]
+    event["outputs"] = [{"namespace": namespace, "name": "mine.report"}]
     return event
 
 

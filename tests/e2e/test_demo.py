@@ -196,11 +196,11 @@ def test_the_last_line_takes_it_away_and_nothing_of_mine(demo: PlatformUp, lines
         }.items():
             assert set(connection.scalars(select(column))) == mine, column
     engine.dispose()
-    until("the UI to have forgotten it", lambda: not _demo_assets(demo), 90)
+    until("the UI to have forgotten it", lambda: not _demo_assets(demo), 180)
     assert demo.process.poll() is None
 
 
 def _demo_assets(demo: PlatformUp) -> list[str]:
     assets = demo.graphql("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")
     keys = ["/".join(node["key"]["path"]) for node in assets["assetsOrError"]["nodes"]]
-    return [key for key in keys if "demo" in key]
+    return [key for key in keys if "demo" in key or key.startswith("lineage/")]
