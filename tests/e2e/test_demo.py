@@ -155,16 +155,16 @@ def test_a_week_is_harvested_and_one_window_is_partial(demo: PlatformUp, lines: 
     assert "also when it was asked 3 times" in window["reason"]
 
 
-def test_one_table_is_late(demo: PlatformUp, lines: list[str]) -> None:
-    late = 'platform_arrivals_late_tables{model="demo_daily_returns"} 1.0'
-    until("a late table", lambda: late in httpx.get(f"{demo.up['api']}/metrics").text, 180)
-
-
 def test_the_receiver_of_webhooks_can_be_looked_at(demo: PlatformUp, lines: list[str]) -> None:
     [subscription] = asked(demo, "webhooks", "list")
     received = httpx.get(subscription["callbackUrl"], trust_env=False).json()
     assert received[0]["message"]["event"] == "KPI_UPDATED"
     assert received[0]["message"]["modelId"] == "demo_daily_sales"
+
+
+def test_one_table_is_late(demo: PlatformUp, lines: list[str]) -> None:
+    late = 'platform_arrivals_late_tables{model="demo_daily_returns"} 1.0'
+    until("a late table", lambda: late in httpx.get(f"{demo.up['api']}/metrics").text, 180)
 
 
 def test_the_last_line_takes_it_away_and_nothing_of_mine(demo: PlatformUp, lines: list[str], tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ BACKENDS = (
     pytest.param("embedded"),
     pytest.param("servers", marks=pytest.mark.needs("mysql", "neo4j")),
 )
-EVENTS = 2000
+EVENTS = 1000
 CLIENTS = 48
 
 
@@ -360,7 +360,7 @@ def test_an_api_that_is_killed_mid_load_loses_nothing_it_acknowledged(sink: Plac
         sink.host.process.kill()
         sink.host.process = Serving(sink.environment, tmp_path)
 
-    sent = send_all(lambda: sink.url, sink.key, events, {500: kill_and_restart, 1200: kill_and_restart})
+    sent = send_all(lambda: sink.url, sink.key, events, {250: kill_and_restart, 600: kill_and_restart})
     assert sent.accepted == EVENTS
     assert sink.rows() == EVENTS
     sink.recover()
