@@ -21,8 +21,10 @@ from tests.needs import Absent, find, require
 NOT_RUN = pytest.StashKey[dict[str, int]]()
 SKIPPED = pytest.StashKey[list[str]]()
 END_TO_END = Path(__file__).parent / "e2e"
-# Long files that start platforms of their own: whichever worker is done first takes them, so that both end together.
+# Long files that start platforms of their own: one worker begins with them while the other drives shared platforms.
 LONG_FILES = ("test_arrivals_campaign.py", "test_chains_lives.py", "test_docs.py", "test_ingest_ui.py")
+# MariaDB has the driver and nearly the dialect of MySQL: what could differ is tested in these folders.
+SQL_FOLDERS = ("store", "graph", "work", "rate_gate", "models", "upgrade", "merge")
 MUST_RUN_IN_CI = ("mysql", "neo4j")
 
 needs = pytest.mark.needs
@@ -51,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept, dropped = [], []
     for item in items:
         names = sorted({name for mark in item.iter_markers("needs") for name in mark.args})
+        if "mariadb" in names and not _is_about_sql(item):
+            names.append("every store")
         absent = [found.reason for name in names if isinstance(found := find(name), Absent)]
         for reason in absent:
             config.stash[NOT_RUN][reason] += 1
@@ -60,11 +64,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted(kept, key=_turn)
 
 
+def _is_about_sql(item: pytest.Item) -> bool:
+    """Whether a test is about statements of its own; what is built on those behaves on MariaDB as on MySQL."""
+    return item.path.parent.name in SQL_FOLDERS or item.path.parent == END_TO_END.parent
+
+
 def _turn(item: pytest.Item) -> int:
-    """Shared platforms first, since they take longest; files that either worker may take last."""
+    """Shared platforms first, then long files: short ones at the end let both workers end together."""
     if item.path.name in LONG_FILES:
-        return 2
-    return 0 if END_TO_END in item.path.parents else 1
+        return 1
+    return 0 if END_TO_END in item.path.parents else 2
 
 
 @pytest.hookimpl(optionalhook=True)

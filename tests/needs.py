@@ -53,6 +53,11 @@ def _data() -> str | Absent:
     return str(folder) if folder.is_dir() else Absent("no data set; PLATFORM_TEST_DATA names its folder")
 
 
+def _every_store() -> str | Absent:
+    asked = os.environ.get("PLATFORM_TEST_EVERY_STORE")
+    return asked or Absent("MariaDB is tested where its SQL may differ; PLATFORM_TEST_EVERY_STORE=1 runs all")
+
+
 def _time() -> str | Absent:
     """A newcomer's run takes minutes, not a coffee break: what is long runs in CI and on request."""
     asked = os.environ.get("CI") or os.environ.get("PLATFORM_TEST_LONG")
@@ -69,6 +74,8 @@ def find(name: str) -> str | Absent:
             return _server(name, 7687)
         case "postgres":
             return _server(name, 5432)
+        case "every store":
+            return _every_store()
         case "chromium":
             return _chromium()
         case "mysqldump" | "mariadb-dump":
