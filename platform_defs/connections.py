@@ -1,17 +1,23 @@
 """Opens the database and the graph that the settings name, for as long as a process or a command needs them."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
+from platform_defs.errors import StoreError, driver_error, one_line
 from platform_defs.graph.port import Graph
 from platform_defs.home import require_platform
 from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
+from platform_defs.store.errors import StoreUnavailable
 
 POOL_SIZE = 10
+# MySQL: the user or host is refused, or the server's name is not known
+_NOT_LET_IN = {1045, 1130, 1698, 2005}
 
 
 @dataclass(frozen=True)
@@ -54,3 +60,15 @@ def open_stores(settings: Settings | None = None) -> Iterator[Stores]:
     settings = settings or Settings.load()
     with open_database(settings) as engine, closing(open_graph(settings, engine)) as graph:
         yield Stores(settings, engine, graph)
+
+
+def explain(error: BaseException) -> str:
+    """One readable line of an error. If the platform's own database cannot be reached, it names the setting to mend."""
+    line = one_line(error)
+    if "disk is full" in line or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+        return f"{line}; free some space on the disk of PLATFORM_HOME"
+    if isinstance(error, StoreUnavailable):
+        return f"{line}; start its server, or mend PLATFORM_DB_URL"
+    cause = error.__cause__ if isinstance(error, StoreError) and error.__cause__ else error
+    is_refused = isinstance(cause, SQLAlchemyError) and getattr(driver_error(cause), "errno", None) in _NOT_LET_IN
+    return f"{line}; mend PLATFORM_DB_URL" if is_refused else line

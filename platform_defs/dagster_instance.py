@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from sqlalchemy.engine import URL
 
-from platform_defs.errors import SettingsError, one_line
+from platform_defs.errors import SettingsError, StoreError, one_line
 from platform_defs.settings import Settings
 from platform_defs.store.create_database import ensure_database
 
@@ -104,7 +104,13 @@ def _create_storage(settings: Settings, on_created: Callable[[str], None]) -> No
     if url := settings.dagster_database_url:
         from platform_defs.dagster_storage.mysql import PooledMySQLStorage
 
-        if ensure_database(url, collation=COLLATION):
+        try:
+            created = ensure_database(url, collation=COLLATION)
+        except StoreError as error:
+            if settings.dagster_db_url:
+                raise SettingsError(f"PLATFORM_DAGSTER_DB_URL: {error}") from error
+            raise
+        if created:
             on_created(str(url.database))
         PooledMySQLStorage.create(url)
     elif not (settings.dagster_home / INSTANCE / "event_log.db").exists():

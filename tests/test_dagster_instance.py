@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dagster import DagsterInstance, job, op
@@ -65,6 +66,26 @@ def test_partitions_are_listed_and_paged_in_the_order_of_their_keys(settings: Se
                 found += page.results
                 cursor, more = page.cursor, page.has_more
             assert found == sorted(keys, reverse=not ascending)
+
+
+@pytest.mark.parametrize("database_url", STORES, indirect=True)
+def test_a_partition_that_two_processes_add_at_once_is_there_once_and_neither_fails(settings: Settings) -> None:
+    with DagsterInstance.get() as instance, DagsterInstance.get() as another:
+        met: list[str] = []
+
+        def meet(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+            """The other adds the key after this one has looked, and before this one adds it."""
+            if statement.startswith("INSERT") and "dynamic_partitions" in statement and not met:
+                met.append(statement)
+                another.add_dynamic_partitions("op_time", ["20251219"])
+
+        event.listen(Engine, "before_cursor_execute", meet)
+        try:
+            instance.add_dynamic_partitions("op_time", ["20251218", "20251219", "20251220"])
+        finally:
+            event.remove(Engine, "before_cursor_execute", meet)
+        assert met
+        assert instance.get_dynamic_partitions("op_time") == ["20251218", "20251219", "20251220"]
 
 
 @pytest.mark.needs("mysql")

@@ -4,7 +4,8 @@ import json
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from platform_defs.errors import one_line
+from platform_defs.store.driver import MYSQL_PACKET_TOO_LARGE, execute
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.mysql_driver import prepare_driver
 from platform_defs.store.types import JsonText
@@ -29,8 +31,8 @@ SQL_MODE = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_
 
 _MYSQL_CONTENTION = {1205, 1213}  # lock wait timeout, deadlock
 _MYSQL_LOST = {1053, 1077, 1079, 1152, 1927, 2002, 2003, 2006, 2013, 2055, 3169}
-_MYSQL_PACKET_TOO_LARGE = {1153, 2020}
 _READ_ONLY = "platform_read_only"
+_AUTOCOMMIT = "platform_autocommit"
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,28 @@ def open_engine(
 
 def transact(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
     """Runs work in one transaction. After a deadlock or a lost connection it runs again, so it must be idempotent."""
-    return _attempt(engine, work, attempts, read_only=False)
+    return _attempt(engine, work, attempts, engine.begin)
 
 
 def read(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
     """Runs work that only reads, with the same retries; on SQLite it does not wait for writers."""
-    return _attempt(engine, work, attempts, read_only=True)
+    return _attempt(engine, work, attempts, engine.execution_options(**{_READ_ONLY: True}).begin)
+
+
+def transact_by_driver(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
+    """Like `transact`, for work that consists of statements of store/driver.py: the driver begins and commits too."""
+    return _attempt(engine, work, attempts, lambda: _begun_by_driver(engine))
+
+
+@contextmanager
+def _begun_by_driver(engine: Engine) -> Iterator[Connection]:
+    """After an error the pool rolls back what was not committed."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            execute(connection, "BEGIN IMMEDIATE")
+        yield connection
+        if not engine.get_execution_options().get(_AUTOCOMMIT):
+            execute(connection, "COMMIT")
 
 
 def has_one_writer(engine: Engine) -> bool:
@@ -96,12 +114,15 @@ def is_transient(error: BaseException) -> bool:
     return error.connection_invalidated or _errno(error) in _MYSQL_CONTENTION | _MYSQL_LOST
 
 
-def _attempt(engine: Engine, work: Callable[[Connection], T], attempts: int, *, read_only: bool) -> T:
-    if read_only:
-        engine = engine.execution_options(**{_READ_ONLY: True})
+def _attempt(
+    engine: Engine,
+    work: Callable[[Connection], T],
+    attempts: int,
+    begin: Callable[[], AbstractContextManager[Connection]],
+) -> T:
     for attempt in range(1, attempts + 1):
         try:
-            with engine.begin() as connection:
+            with begin() as connection:
                 return work(connection)
         except (DBAPIError, PoolTimeout) as error:
             _raise_if_too_large(engine, error)
@@ -127,7 +148,7 @@ def _errno(error: DBAPIError) -> int | None:
 
 
 def _is_packet_too_large(error: DBAPIError) -> bool:
-    return _errno(error) in _MYSQL_PACKET_TOO_LARGE
+    return _errno(error) in MYSQL_PACKET_TOO_LARGE
 
 
 def _raise_if_too_large(engine: Engine, error: DBAPIError | PoolTimeout) -> None:
@@ -155,7 +176,8 @@ def _count_bytes(params: Any) -> int:
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def _dump_json(value: Any) -> str:
+def dump_json(value: Any) -> str:
+    """The text of a Json column."""
     return value.text if isinstance(value, JsonText) else _encode_json(value)
 
 
@@ -163,7 +185,7 @@ def _open_sqlite(url: URL, pool_size: int, patience: Patience, synchronous: str)
     engine = create_engine(
         url,
         connect_args={"timeout": patience.sqlite_busy, "check_same_thread": False},
-        json_serializer=_dump_json,
+        json_serializer=dump_json,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=patience.pool,
@@ -180,7 +202,7 @@ def _open_sqlite(url: URL, pool_size: int, patience: Patience, synchronous: str)
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         read_only = connection.get_execution_options().get(_READ_ONLY, False)
-        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        execute(connection, "BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine
 
@@ -203,6 +225,9 @@ def _open_mysql(url: URL, pool_size: int, socket_timeout: int | None, patience: 
     engine = create_engine(
         url,
         isolation_level="AUTOCOMMIT" if autocommit else "READ COMMITTED",
+        execution_options={_AUTOCOMMIT: autocommit},
+        # where each statement commits by itself there is nothing to roll back, and a round trip to spare
+        pool_reset_on_return=None if autocommit else "rollback",
         paramstyle="format",  # the driver fills positions twice as fast as names
         connect_args={
             "connection_timeout": patience.connect,
@@ -214,7 +239,7 @@ def _open_mysql(url: URL, pool_size: int, socket_timeout: int | None, patience: 
             "charset": "utf8mb4",
             "collation": "utf8mb4_bin",
         },
-        json_serializer=_dump_json,
+        json_serializer=dump_json,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=patience.pool,
@@ -233,7 +258,7 @@ def _open_mysql(url: URL, pool_size: int, socket_timeout: int | None, patience: 
     @event.listens_for(engine, "handle_error")
     def drop_connection(context: ExceptionContext) -> None:
         # the server closes the connection after this answer: a ROLLBACK on it would fail and hide the reason
-        if getattr(context.original_exception, "errno", None) in _MYSQL_PACKET_TOO_LARGE:
+        if getattr(context.original_exception, "errno", None) in MYSQL_PACKET_TOO_LARGE:
             context.is_disconnect = True
             context.invalidate_pool_on_disconnect = False
 

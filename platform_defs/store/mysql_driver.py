@@ -1,15 +1,20 @@
-"""Keeps the MySQL driver from changing statements before it sends them, and from asking the server before each one."""
+"""Changes what the MySQL driver does with statements before it sends them, with pings, and with errors of a commit."""
 
+import functools
 import re
+from collections.abc import Callable
 
+from _mysql_connector import MySQLInterfaceError  # type: ignore[import-not-found]
 from mysql.connector import _scripting
 from mysql.connector.connection_cext import CMySQLConnection
+from mysql.connector.errors import get_mysql_exception
 
 
 def prepare_driver() -> None:
     """Changes the driver for this process; doing it again changes nothing."""
     _keep_statements_as_written()
     _ask_for_no_ping()
+    _report_errors_of_transaction_ends()
 
 
 def _keep_statements_as_written() -> None:
@@ -36,3 +41,26 @@ def _has_connection(connection: CMySQLConnection) -> bool:
         return False
     connection.handle_unread_result()
     return bool(connection._cmysql.connected())
+
+
+def _report_errors_of_transaction_ends() -> None:
+    """Makes errors of COMMIT and ROLLBACK errors of the driver, as those of every other statement are.
+
+    The driver lets the error of its C library pass, which nobody takes for a lost connection: a server that went away
+    in the moment of a commit was a fault of ours then, and not something to try again.
+    """
+    for name in ("commit", "rollback"):
+        method = getattr(CMySQLConnection, name)
+        if not hasattr(method, "__wrapped__"):
+            setattr(CMySQLConnection, name, _with_driver_errors(method))
+
+
+def _with_driver_errors(method: Callable[[CMySQLConnection], None]) -> Callable[[CMySQLConnection], None]:
+    @functools.wraps(method)
+    def call(connection: CMySQLConnection) -> None:
+        try:
+            method(connection)
+        except MySQLInterfaceError as error:
+            raise get_mysql_exception(error.errno, msg=error.msg, sqlstate=error.sqlstate) from error
+
+    return call

@@ -82,14 +82,14 @@ class Instant(types.TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: Dialect) -> types.TypeEngine[Any]:
         if is_mysql(dialect):
             return dialect.type_descriptor(mysql.DATETIME(fsp=6))
-        return dialect.type_descriptor(_SqliteDateTime())  # type: ignore[no-untyped-call]
+        return dialect.type_descriptor(sqlite.DATETIME())  # type: ignore[no-untyped-call]
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        # one function from value to value: SQLAlchemy's way through three takes five times as long
+        return _naive_utc if is_mysql(dialect) else _utc_text
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"a naive datetime has no place in the store: {value!r}")
-        return value.astimezone(UTC).replace(tzinfo=None)
+        return _naive_utc(value)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC)
@@ -98,11 +98,22 @@ class Instant(types.TypeDecorator[datetime]):
         return "Instant()"
 
 
-class _SqliteDateTime(sqlite.DATETIME):
-    """The same text as SQLAlchemy's own type, written in a fifth of its time."""
+def _in_utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"a naive datetime has no place in the store: {value!r}")
+    return value.astimezone(UTC)
 
-    def bind_processor(self, dialect: Dialect) -> Any:
-        return lambda value: None if value is None else value.isoformat(" ", "microseconds")
+
+def _naive_utc(value: datetime | None) -> datetime | None:
+    return None if value is None else _in_utc(value).replace(tzinfo=None)
+
+
+def _utc_text(value: datetime | None) -> str | None:
+    """The text that SQLAlchemy's own type for SQLite writes and reads."""
+    if value is None:
+        return None
+    # without the offset, which is always the same
+    return (value if value.tzinfo is UTC else _in_utc(value)).isoformat(" ", "microseconds")[:26]
 
 
 class OthersInstant(Instant):
@@ -116,7 +127,7 @@ class OthersInstant(Instant):
         return dialect.type_descriptor(_LenientDateTime())  # type: ignore[no-untyped-call]
 
 
-class _LenientDateTime(_SqliteDateTime):
+class _LenientDateTime(sqlite.DATETIME):
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         strict: Any = super().result_processor(dialect, coltype)
 

@@ -1,9 +1,10 @@
-"""Portable multi-row upsert: one statement per chunk on MySQL, MariaDB and SQLite, with the same outcome on each."""
+"""Portable multi-row upsert, with the same outcome on MySQL, MariaDB and SQLite, and few round trips to a server."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, UniqueConstraint, case
@@ -15,6 +16,8 @@ from sqlalchemy.sql.dml import Insert
 from sqlalchemy.sql.visitors import iterate
 from sqlalchemy.types import TypeEngine
 
+from platform_defs.store.chunks import chunks
+from platform_defs.store.driver import execute, execute_many
 from platform_defs.store.types import is_mysql, utc_now
 
 # the columns of the row that was to be inserted, for expressions that combine it with the existing row
@@ -23,18 +26,17 @@ Update = Sequence[str] | Literal["nothing"] | Callable[[Incoming], Mapping[str, 
 
 MAX_ROWS = 1000
 MAX_BYTES = 8 * 1024 * 1024
-SQLITE_MAX_VARIABLES = 32_000
 
 
 @dataclass(frozen=True)
 class Upsert:
     """An upsert that is used again and again: its statement is compiled once for each dialect and set of columns.
 
-    `key` is a unique key of the table. `update` says what changes in an existing row: None all given columns but the
-    key, a list of columns, "nothing", or a function from the incoming row's columns to {column: expression} in which
-    `table.c.x` is the existing value. `when` limits the update to rows for which the condition holds. A column that is
-    maintained on update (updated_at) is set too. On MySQL a clash with another unique key than `key` also updates; on
-    SQLite it is an error.
+    `key` is a unique key of the table, or empty where rows are only added. `update` says what changes in an existing
+    row: None all given columns but the key, a list of columns, "nothing", or a function from the incoming row's columns
+    to {column: expression} in which `table.c.x` is the existing value. `when` limits the update to rows for which the
+    condition holds. A column that is maintained on update (updated_at) is set too. On MySQL a clash with another unique
+    key than `key` also updates; on SQLite it is an error.
     """
 
     table: Table
@@ -50,20 +52,45 @@ class Upsert:
         """
         if not rows:
             return 0
-        columns, dialect = tuple(rows[0]), connection.dialect
+        columns = tuple(rows[0])
         _check_columns(self.table, columns, rows)
-        one = self._one_row(dialect, columns)
-        for chunk in _chunks(_bound_rows(one, rows, dialect), dialect):
-            statement = f"{one.head}{', '.join([one.group] * len(chunk))}{one.tail}"
-            connection.exec_driver_sql(statement, (*chain.from_iterable(chunk), *one.tail_values))
-        return len(rows)
+        return self.run_columns(connection, {name: [row[name] for row in rows] for name in columns})
+
+    def run_columns(
+        self,
+        connection: Connection,
+        columns: Mapping[str, Sequence[Any]],
+        same: Mapping[str, Any] | None = None,
+        *,
+        ready: Container[str] = (),
+    ) -> int:
+        """Like `run`, with the values of each column in the order of the rows; `same` has those of all rows alike.
+
+        The values of `ready` columns are sent as they are, such as JSON that is text already.
+        """
+        same = same or {}
+        count = len(next(iter(columns.values())))
+        if count == 0:
+            return 0
+        one = self._one_row(connection.dialect, (*same, *columns))
+        bound: list[Iterable[Any]] = []
+        for name, process in zip(one.columns, one.processors, strict=True):
+            if name in same:
+                bound.append(repeat(same[name] if process is None else process(same[name]), count))
+            else:
+                values = columns[name]
+                bound.append(values if process is None or name in ready else [process(value) for value in values])
+        bound += [repeat(value, count) for value in one.tail_values] if one.is_run_by_row else []
+        one.send(connection, list(zip(*bound, strict=True)))
+        return count
 
     def _one_row(self, dialect: Dialect, columns: tuple[str, ...]) -> "_OneRow":
         # MariaDB has types of its own under the name of MySQL
         place = (dialect.name, getattr(dialect, "is_mariadb", False), columns)
         found = self._compiled.get(place)
         if found is None:
-            _check_key(self.table, self.key)
+            if self.key:
+                _check_key(self.table, self.key)
             statement = _statement(dialect, self.table, list(columns), self.key, self.update, self.when)
             found = self._compiled[place] = _compile_one_row(dialect, self.table, statement, list(columns))
         return found
@@ -78,8 +105,17 @@ def upsert(
     update: Update = None,
     when: Callable[[Incoming], ColumnElement[bool]] | None = None,
 ) -> int:
-    """An `Upsert` that is used once."""
-    return Upsert(table, key, update, when).run(connection, rows)
+    """An `Upsert` that its caller does not keep."""
+    if when is not None or callable(update):
+        return Upsert(table, key, update, when).run(connection, rows)
+    # compiling the statement takes longer than running it with a few rows
+    columns = update if update is None or update == "nothing" else tuple(update)
+    return _known(table, tuple(key), columns).run(connection, rows)
+
+
+@cache
+def _known(table: Table, key: tuple[str, ...], update: Update) -> Upsert:
+    return Upsert(table, key, update)
 
 
 def _check_key(table: Table, key: Sequence[str]) -> None:
@@ -108,6 +144,8 @@ def _statement(
     update: Update,
     when: Callable[[Incoming], ColumnElement[bool]] | None,
 ) -> Insert:
+    if not key:
+        return table.insert()
     if is_mysql(dialect):
         on_mysql = mysql.insert(table)
         changes = _changes(table, columns, key, update, on_mysql.inserted)
@@ -168,6 +206,17 @@ class _OneRow:
     group: str
     tail: str
     tail_values: list[Any]
+    # SQLite runs a statement of one row again and again faster than it reads a long one, and has no round trips
+    is_run_by_row: bool
+
+    def send(self, connection: Connection, rows: list[tuple[Any, ...]]) -> None:
+        """The rows as the driver takes them; where a statement is run for each row, they hold the tail's values too."""
+        if self.is_run_by_row:
+            execute_many(connection, f"{self.head}{self.group}{self.tail}", rows)
+            return
+        for chunk in _chunks(rows, connection.dialect):
+            statement = f"{self.head}{', '.join([self.group] * len(chunk))}{self.tail}"
+            execute(connection, statement, (*chain.from_iterable(chunk), *self.tail_values))
 
 
 def _compile_one_row(dialect: Dialect, table: Table, statement: Insert, columns: list[str]) -> _OneRow:
@@ -184,7 +233,7 @@ def _compile_one_row(dialect: Dialect, table: Table, statement: Insert, columns:
     ]
     bound = names[: len(columns)]
     processors = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in bound]
-    return _OneRow(bound, processors, head, group, tail, tail_values)
+    return _OneRow(bound, processors, head, group, tail, tail_values, is_run_by_row=not is_mysql(dialect))
 
 
 def _bind_value(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> Any:
@@ -192,31 +241,11 @@ def _bind_value(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> Any:
     return value if process is None else process(value)
 
 
-def _bound_rows(one: _OneRow, rows: Sequence[Mapping[str, Any]], dialect: Dialect) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows as the driver takes them, in parts that fit one statement by their number.
-
-    Column by column: a page of records has a hundred rows of the same few columns.
-    """
-    most = MAX_ROWS
-    if not is_mysql(dialect):
-        most = max(1, min(MAX_ROWS, (SQLITE_MAX_VARIABLES - len(one.tail_values)) // len(one.columns)))
-    pairs = list(zip(one.columns, one.processors, strict=True))
-    for start in range(0, len(rows), most):
-        part = rows[start : start + most]
-        bound = [
-            [row[name] for row in part] if process is None else [process(row[name]) for row in part]
-            for name, process in pairs
-        ]
-        yield list(zip(*bound, strict=True))
-
-
-def _chunks(parts: Iterator[list[tuple[Any, ...]]], dialect: Dialect) -> Iterator[list[tuple[Any, ...]]]:
+def _chunks(rows: list[tuple[Any, ...]], dialect: Dialect) -> Iterator[list[tuple[Any, ...]]]:
     """The same rows in statements that are not too large."""
-    max_bytes = MAX_BYTES
-    if is_mysql(dialect):
-        # escaping may double the length of a text, so a quarter of the limit leaves room
-        max_bytes = min(MAX_BYTES, getattr(dialect, "platform_packet_limit", MAX_BYTES * 4) // 4)
-    for part in parts:
+    # escaping may double the length of a text, so a quarter of the server's limit leaves room
+    max_bytes = min(MAX_BYTES, getattr(dialect, "platform_packet_limit", MAX_BYTES * 4) // 4)
+    for part in chunks(rows, MAX_ROWS):
         chunk: list[tuple[Any, ...]] = []
         size = 0
         for row in part:

@@ -12,6 +12,7 @@ from platform_defs.store import engine as module
 from platform_defs.store.engine import Patience, open_engine, read, server_packet_limit, transact
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.tables.arrivals import metrics_etl_log
+from tests.waiting import PATIENCE_S
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 log = metrics_etl_log.c
@@ -43,7 +44,7 @@ def test_a_deadlock_is_tried_again_until_both_succeed(engine: Engine) -> None:
                     update(metrics_etl_log).where(log.table_name == name).values(op_time=log.op_time + "1")
                 )
                 if first_try and position == 0:
-                    met.wait(timeout=30)
+                    met.wait(timeout=PATIENCE_S)
 
         transact(engine, work)
 
@@ -71,6 +72,23 @@ def test_a_connection_killed_in_mid_transaction_is_replaced_and_the_work_done_on
     assert len(tries) == 2
     with engine.begin() as connection:
         assert set(connection.execute(select(log.table_name)).scalars()) == {"try 2", "after"}
+
+
+@on_servers
+def test_a_connection_killed_in_the_moment_of_its_commit_is_replaced_and_the_work_done_once(engine: Engine) -> None:
+    tries: list[int] = []
+
+    def work(connection: Connection) -> None:
+        tries.append(connection.execute(text("SELECT CONNECTION_ID()")).scalar_one())
+        arrive(connection, f"try {len(tries)}")
+        if len(tries) == 1:
+            with engine.begin() as other:
+                other.execute(text(f"KILL {tries[0]}"))
+
+    transact(engine, work)
+    assert len(tries) == 2
+    with engine.begin() as connection:
+        assert set(connection.execute(select(log.table_name)).scalars()) == {"try 2"}
 
 
 @on_servers

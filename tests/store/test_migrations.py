@@ -24,6 +24,7 @@ from platform_defs.store.tables import metadata
 from platform_defs.store.tables.arrivals import metrics_kpi_value
 from tests.conftest import STORES, server_url
 from tests.needs import ROOT
+from tests.waiting import PATIENCE_S
 
 every_store = pytest.mark.parametrize("database_url", STORES, indirect=True)
 BEFORE_EXACT_NUMBERS = migrate.known_revisions()[migrate.known_revisions().index("0009") - 1]
@@ -51,7 +52,7 @@ def platform(*arguments: str, url: URL | str, home: Path) -> subprocess.Popen[st
 
 
 def answer(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
@@ -222,3 +223,22 @@ def test_kpi_values_become_exact_and_those_that_do_not_fit_are_named_before_anyt
     with empty.begin() as connection:
         found = [decimal_text(number) for number in connection.scalars(query)]
     assert found == ["0.1", "12345678.9012", "10000000000000000000000", "-3", "0.3"]
+
+
+@every_store
+def test_the_outbox_keeps_its_rows_and_their_ids_when_it_loses_an_index(empty: Engine) -> None:
+    with empty.begin() as connection:
+        command.upgrade(migrate._config(connection), "0015")
+        statement = (
+            "INSERT INTO ing_outbox (id, provenance_code, endpoint_name, provider_id, event_type, payload,"
+            " idempotent_key, published_at) VALUES (:id, 'p', 'e', 'ä', 'RECORD_INSERTED', '{\"a\": 1}', :key, :at)"
+        )
+        rows = [{"id": 7, "key": "x" * 64, "at": None}, {"id": 9, "key": "y" * 64, "at": "2026-11-01 00:00:00.000000"}]
+        connection.execute(text(statement), rows)
+        before = connection.execute(text("SELECT * FROM ing_outbox ORDER BY id")).all()
+    migrate.upgrade(empty)
+    with empty.begin() as connection:
+        assert connection.execute(text("SELECT * FROM ing_outbox ORDER BY id")).all() == before
+        # the same version of a record may be published again
+        again = {"id": 10, "key": "x" * 64, "at": None}
+        connection.execute(text(statement), again)

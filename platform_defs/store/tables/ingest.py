@@ -103,6 +103,8 @@ ing_task = Table(
     Column("idempotent_key", HASH, nullable=False),
     Column("expr_hash", HASH, nullable=False),
     Column("priority", Integer, nullable=False, server_default="5"),
+    # tasks of its partition that run at a time, as the Registry had it when the task was planned
+    Column("max_concurrent", Integer, nullable=False, server_default="4"),
     Column("lease_owner", Str(128)),
     Column("leased_until", Instant),
     Column("lease_count", Integer, nullable=False, server_default="0"),
@@ -122,6 +124,12 @@ ing_task = Table(
     UniqueConstraint("slice_id", name="uk_task_slice"),  # one slice, one task; also serves as idx_task_slice
     Index("idx_task_queue", "status_code", "leased_until", "priority", "scheduled_at", "id"),
     Index("idx_task_pick", "status_code", "priority", "scheduled_at", "provenance_code", "operation_code"),
+    # what waits and what is worked on in each partition, answered from the index alone
+    Index(
+        "idx_task_share",
+        *("status_code", "provenance_code", "endpoint_name", "operation_code"),
+        *("priority", "scheduled_at", "leased_until", "max_concurrent"),
+    ),
     Index("idx_task_src_op", "provenance_code", "operation_code", "status_code"),
     Index("idx_task_cred", "credential_id"),
     Index("idx_task_plan", "plan_id", "status_code"),  # a partition drains the tasks of its own plan
@@ -224,13 +232,13 @@ ing_outbox = Table(
     Column("provider_id", Str(512), nullable=False),
     Column("event_type", Str(32), nullable=False),
     Column("payload", Json, nullable=False),
-    # the record's key and version: a batch that is committed twice publishes once
+    # The record's key and version, by which readers tell an event that they know. It has no index: a batch publishes
+    # with its own row, whose key is unique, and an index over hashes would cost more than the rest of the outbox.
     Column("idempotent_key", HASH, nullable=False),
     reference("run_id"),
     reference("batch_id"),
     created_at(),
     Column("published_at", Instant),
-    UniqueConstraint("idempotent_key", name="uk_outbox_idem"),
     Index("idx_outbox_unpublished", "published_at", "id"),
 )
 
