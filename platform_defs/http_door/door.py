@@ -36,7 +36,7 @@ from platform_defs.rate_gate.signals import Outcome, Signal, outcome_of, signal_
 _ERROR_BYTES = 64 * 1024
 # a source that says so has not acted on the request
 _NOT_ACTED = frozenset({429, 503})
-_DROPPED_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
+_DROPPED_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
 
 _logger = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ class Door:
         finally:
             response.close()
         facts.wire_bytes += body.wire_bytes
-        kept = [(name, value) for name, value in response.headers.multi_items() if name not in _DROPPED_HEADERS]
+        kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _DROPPED_HEADERS]
         return httpx.Response(response.status_code, headers=kept, content=body.content, request=request)
 
     def _transport_for(self, route: Route) -> httpx.BaseTransport:

@@ -18,8 +18,9 @@ from sqlalchemy import Connection, Engine, Update, bindparam, func, null, select
 
 from platform_defs.errors import one_line
 from platform_defs.rate_gate.outage import DatabaseSilent, Outage
-from platform_defs.rate_gate.sql import Number, Prepared, StoreClock, number
-from platform_defs.store.engine import transact
+from platform_defs.rate_gate.sql import Number, StoreClock, number
+from platform_defs.store.driver import Prepared
+from platform_defs.store.engine import transact_by_driver
 from platform_defs.store.tables.rate_gate import rate_gate_lease
 from platform_defs.store.types import is_mysql
 from platform_defs.store.upsert import upsert
@@ -47,11 +48,10 @@ class RequestLeases:
         self._outage = outage
         self._clock = StoreClock(engine, now_us)
         now = self._clock.now
-        self._take = Prepared(engine, _taking(now, is_mysql(engine.dialect)))
-        self._extend = Prepared(engine, _owned().values(leased_until_us=now + number("ttl_us")))
-        self._release = Prepared(engine, _owned().values(owner=null(), leased_until_us=0))
+        self._take = Prepared(_taking(now, is_mysql(engine.dialect)))
+        self._extend = Prepared(_owned().values(leased_until_us=now + number("ttl_us")))
+        self._release = Prepared(_owned().values(owner=null(), leased_until_us=0))
         self._count = Prepared(
-            engine,
             select(func.count()).where(_lease.gate_key == bindparam("key"), _lease.slot_no < number("limit")),
         )
         self._lock = threading.Lock()
@@ -98,13 +98,13 @@ class RequestLeases:
         """The rows that leases are taken from; they are added when the first request comes, or the limit grows."""
 
         def add(connection: Connection) -> bool:
-            found = int(self._count.run(connection, {"key": key, "limit": limit}).scalar_one())
+            found = int(self._count.run(connection, {"key": key, "limit": limit}).rows[0][0])
             rows: list[dict[str, Any]] = [{"gate_key": key, "slot_no": slot} for slot in range(limit)]
             if found < limit:
                 upsert(connection, rate_gate_lease, rows, key=["gate_key", "slot_no"], update="nothing")
             return found < limit
 
-        return transact(self._engine, add, attempts=_ATTEMPTS)
+        return transact_by_driver(self._engine, add, attempts=_ATTEMPTS)
 
     def _quietly(self, statement: Prepared, values: dict[str, Any]) -> None:
         """A lease that the silent database keeps runs out by itself."""
@@ -117,7 +117,7 @@ class RequestLeases:
         def run(connection: Connection) -> int:
             return statement.run(connection, values | self._clock.values()).rowcount
 
-        return transact(self._engine, run, attempts=_ATTEMPTS)
+        return transact_by_driver(self._engine, run, attempts=_ATTEMPTS)
 
     def _leave(self, key: str) -> None:
         with self._lock:

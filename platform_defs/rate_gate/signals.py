@@ -76,8 +76,9 @@ def read_limits(status: int | None, headers: Mapping[str, str] | Iterable[tuple[
     """Sources write X-RateLimit-Limit, x-rate-limit-limit or RateLimit-Limit: case, `x-` and hyphens do not count."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     found = {_normal_name(name): value for name, value in pairs}
-    # an instant is compared with the source's own clock if it tells the time
-    their_now = _http_date(found.get("date", "")) or now
+    # an instant is compared with the source's own clock if it tells the time, which takes long to read
+    names_instants = "retryafter" in found or "ratelimitreset" in found
+    their_now = (_http_date(found.get("date", "")) if names_instants else None) or now
     limit_text = found.get("ratelimitlimit", "")
     window = _WINDOW.search(limit_text)
     interval_s = _duration(found.get("ratelimitinterval", ""))

@@ -1,15 +1,11 @@
-"""SQL helpers of the rate gate: functions that MySQL and SQLite spell differently, the clock, compiled statements.
-
-The clock is the one that the gate's statements use. A statement is compiled once and run many times.
-"""
+"""SQL helpers of the rate gate: functions that MySQL and SQLite spell differently, and the clock of its statements."""
 
 import time
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, CursorResult, Engine, bindparam
+from sqlalchemy import BigInteger, ColumnElement, Engine, bindparam
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
 
@@ -98,18 +94,3 @@ class StoreClock:
         the one that the other writer stored.
         """
         return {} if self._now_us is None else {"now_us": self._now_us()}
-
-
-class Prepared:
-    """A statement as the driver takes it: SQLAlchemy would spend longer on it than the server does."""
-
-    def __init__(self, engine: Engine, statement: Executable) -> None:
-        compiled = statement.compile(dialect=engine.dialect)  # type: ignore[attr-defined]
-        assert isinstance(compiled, SQLCompiler)
-        self._text = str(compiled)
-        self._names = list(compiled.positiontup or [])
-        self._constants = {name: value for name, value in compiled.params.items() if value is not None}
-
-    def run(self, connection: Connection, values: dict[str, Any]) -> CursorResult[Any]:
-        given = {**self._constants, **values}
-        return connection.exec_driver_sql(self._text, tuple(given[name] for name in self._names))

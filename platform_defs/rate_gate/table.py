@@ -4,15 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
 
 from platform_defs.rate_gate import statements
 from platform_defs.rate_gate.decisions import GateState
 from platform_defs.rate_gate.policy import RatePolicy
-from platform_defs.rate_gate.sql import Prepared, StoreClock
+from platform_defs.rate_gate.sql import StoreClock
 from platform_defs.rate_gate.statements import MICRO, SOFT_FLAG, WAIT_SHIFT
-from platform_defs.store.engine import Patience, open_engine, read, transact
+from platform_defs.store.driver import Done, Prepared
+from platform_defs.store.engine import Patience, open_engine, read, transact_by_driver
 from platform_defs.store.tables.rate_gate import rate_gate
 from platform_defs.store.types import is_mysql
 from platform_defs.store.upsert import upsert
@@ -62,12 +63,13 @@ class GateTable:
         self._clock = StoreClock(engine, now_us)
         now = self._clock.now
         booking = statements.booking(now)
-        self._booking = Prepared(engine, booking if self._is_mysql else booking.returning(rate_gate.c.booked))
-        self._standing = Prepared(engine, statements.standing(now))
-        self._complaint = Prepared(engine, statements.complaint(now))
-        self._recovery = Prepared(engine, statements.recovery())
-        self._limit = Prepared(engine, statements.limit(now))
-        self._window = Prepared(engine, statements.window(now))
+        self._booking = Prepared(booking if self._is_mysql else booking.returning(rate_gate.c.booked))
+        standing = statements.standing(now)
+        self._standing, self._standing_names = Prepared(standing), standing.selected_columns.keys()
+        self._complaint = Prepared(statements.complaint(now))
+        self._recovery = Prepared(statements.recovery())
+        self._limit = Prepared(statements.limit(now))
+        self._window = Prepared(statements.window(now))
 
     def book(
         self, key: str, policy: RatePolicy, *, cost: int, at_once: bool, deadline_s: float, carried: int = 0
@@ -81,7 +83,7 @@ class GateTable:
             "deadline_us": _micro(min(deadline_s, LONGEST_WAIT_S)),
             "carried": carried,
         }
-        booked = transact(self._engine, lambda connection: self._book(connection, values), attempts=_ATTEMPTS)
+        booked = transact_by_driver(self._engine, lambda connection: self._book(connection, values), attempts=_ATTEMPTS)
         if booked is None:
             return None
         rest = booked % SOFT_FLAG
@@ -90,27 +92,27 @@ class GateTable:
     def _book(self, connection: Connection, values: dict[str, Any]) -> int | None:
         done = self._run(self._booking, connection, values)
         if self._is_mysql:
-            return int(done.lastrowid) if done.rowcount else None
-        row = done.first()
-        return None if row is None else int(row[0])
+            return int(done.lastrowid or 0) if done.rowcount else None
+        return int(done.rows[0][0]) if done.rows else None
 
     def add(self, key: str) -> None:
         """A row for a new key, with its whole burst."""
         rows = [{"gate_key": key}]
-        transact(
+        transact_by_driver(
             self._engine, lambda connection: upsert(connection, rate_gate, rows, key=["gate_key"], update="nothing")
         )
 
     def standing(self, key: str, policy: RatePolicy, *, cost: int = 1) -> GateState | None:
         """What the next booking would find; None for a key that was never used."""
         values = _values(key, policy, cost=cost, at_once=True)
-        row = read(
+        rows = read(
             self._engine,
-            lambda connection: self._run(self._standing, connection, values).mappings().first(),
+            lambda connection: self._run(self._standing, connection, values).rows,
             attempts=_ATTEMPTS,
         )
-        if row is None:
+        if not rows:
             return None
+        row = dict(zip(self._standing_names, rows[0], strict=True))
         return GateState(
             rate_per_s=float(row["rate"]),
             next_slot_s=int(row["wait_us"]) / MICRO,
@@ -161,11 +163,11 @@ class GateTable:
 
     def _write(self, statement: Prepared, values: dict[str, Any]) -> int:
         """How many rows the statement found."""
-        return transact(
+        return transact_by_driver(
             self._engine, lambda connection: self._run(statement, connection, values).rowcount, attempts=_ATTEMPTS
         )
 
-    def _run(self, statement: Prepared, connection: Connection, values: dict[str, Any]) -> CursorResult[Any]:
+    def _run(self, statement: Prepared, connection: Connection, values: dict[str, Any]) -> Done:
         return statement.run(connection, values | self._clock.values())
 
 

@@ -21,6 +21,7 @@ from platform_defs.store import migrate
 from tests.conftest import STORES
 from tests.needs import ROOT
 from tests.rate_gate.clocks import START_US, StillClock
+from tests.waiting import PATIENCE_S
 
 on_every_store = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 requests = st.lists(
@@ -164,5 +165,5 @@ def test_processes_get_different_slots(database_url: URL) -> None:
         assert booker.stdin is not None
         booker.stdin.close()
         booker.stdin = None
-    waits = [wait for booker in bookers for wait in json.loads(booker.communicate(timeout=60)[0])]
+    waits = [wait for booker in bookers for wait in json.loads(booker.communicate(timeout=PATIENCE_S)[0])]
     assert sorted(waits) == [number * 100_001 for number in range(75)]

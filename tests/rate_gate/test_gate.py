@@ -345,7 +345,8 @@ def test_an_ordinary_request_costs_one_statement(engine: Engine, two: Two) -> No
     statements: list[str] = []
 
     def count(connection: object, cursor: object, statement: str, *more: object) -> None:
-        if not statement.startswith("BEGIN"):
+        # the gate's own engine sends neither to a server; on SQLite they stay within the process
+        if statement not in ("BEGIN IMMEDIATE", "COMMIT"):
             statements.append(statement)
 
     event.listen(engine, "before_cursor_execute", count)
