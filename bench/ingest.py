@@ -31,7 +31,7 @@ from platform_defs.demo_source.registry import load_demo_sources
 from platform_defs.http_door.door import Door
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.execution.executor import Executor
-from platform_defs.ingest.execution.leases import PER_PARTITION, lease_tasks
+from platform_defs.ingest.execution.leases import lease_tasks
 from platform_defs.ingest.planning.planner import plan_bucket, plan_window
 from platform_defs.ingest.planning.update_candidates import id_slices
 from platform_defs.ingest.planning.windows import Window
@@ -46,6 +46,8 @@ from tests.needs import Absent, find
 PAGE = 100
 DAYS = 10
 LATENCY_MS = 50
+# as many as the platform fetches of an endpoint
+WINDOWS_AT_A_TIME = 4
 PICKS = 300
 WINDOWS = 50
 
@@ -95,7 +97,7 @@ def bare_loop(database: str, url: str) -> int:
 
 def full_ledger(database: str, url: str) -> int:
     """As the platform runs it: several windows at a time."""
-    return _harvest(database, threads=PER_PARTITION)
+    return _harvest(database, threads=WINDOWS_AT_A_TIME)
 
 
 def one_after_the_other(database: str, url: str) -> int:
@@ -203,7 +205,7 @@ def compare_with_bare_loop(store: str, pages: int, dlt_python: str | None) -> No
         dlt = None if dlt_python is None else measured_dlt(dlt_python, store, url)
     print(f"{store}: {pages} pages of {PAGE}")
     print(f"  bare loop                 {bare}")
-    print(f"  ingest, {PER_PARTITION} windows at a time {ours}")
+    print(f"  ingest, {WINDOWS_AT_A_TIME} windows at a time {ours}")
     print(f"  ingest, one by one        {in_turn}")
     print(f"  ingest / bare loop        {_ratio(ours, bare)} (aim: 0.8); memory aim: 150 MB")
     print(f"  one by one / bare loop    {_ratio(in_turn, bare)}")

@@ -105,7 +105,9 @@ class Fields:
         """Adds a problem for each field that is missing, unknown or there twice."""
         nodes: dict[str, yaml.Node] = {}
         if not isinstance(node, yaml.MappingNode):
-            problems.append(Problem(line_of(node), f"{what}: expected fields, such as {', '.join(required)}"))
+            problems.append(
+                Problem(line_of(node), f"{what}: expected fields, such as {', '.join(required or optional)}")
+            )
             return cls(what, line_of(node), nodes, problems)
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""

@@ -1,11 +1,12 @@
 """When ingest works by itself: due harvest windows, forgotten tasks, signals, a bucket of stale records a day."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckKey,
+    AssetKey,
     AssetSelection,
     DagsterInstance,
     DagsterRunStatus,
@@ -27,14 +28,15 @@ from assets.ingest.endpoint_assets import WINDOWS_PER_RUN, complete_outcome
 from assets.ingest.loading import load_endpoints
 from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag, op_name
 from assets.ingest.partitions import bucket_partitions
-from assets.ingest.reports import materialization, partition_of
+from assets.ingest.reports import is_partition, materialization, partition_of
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.cursors.operations import read_watermark
+from platform_defs.ingest.execution.blocks import list_blocks, why_not_asked
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
-from platform_defs.ingest.ledger.queue import buckets_with_signals, is_forgotten
+from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals, is_forgotten
 from platform_defs.ingest.ledger.reports import mark_reported, unreported_plans
 from platform_defs.ingest.ledger.windows import open_windows, window_states
-from platform_defs.ingest.planning.harvest_requests import windows_to_request
+from platform_defs.ingest.planning.harvest_requests import TRY_AGAIN_AFTER, windows_to_request
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.compiler import compile_all
 from platform_defs.ingest.spec.model import Spec
@@ -60,20 +62,30 @@ _UNFINISHED = [
 ]
 
 
-def plan_due_windows(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
-    """Requests the harvest windows between the watermark and now minus the safety lag, and buckets with signals."""
+def plan_due_windows(
+    context: SensorEvaluationContext, loaded: Mapping[AssetKey, Spec]
+) -> Iterator[RunRequest | SkipReason]:
+    """Requests the harvest windows between the watermark and now minus the safety lag, and buckets with signals.
+
+    Only for assets that are `loaded`: one request for an asset or a partition that Dagster does not know, because the
+    Registry has changed a moment ago, would stop those of all other endpoints.
+    """
     now, asked = datetime.now(UTC), 0
     with DatabaseResource().open() as engine:
-        for spec in _specs(engine, now, Operation.HARVEST):
-            if request := _harvest_request(context.instance, engine, spec, now):
-                asked += 1
-                yield request
-        for spec in _specs(engine, now, Operation.UPDATE):
-            for request in _signal_requests(context.instance, engine, spec):
-                asked += 1
-                yield request
+        blocked = {(block.provenance_code, block.endpoint_name) for block in list_blocks(engine)}
+        for operation, requests_of in ((Operation.HARVEST, _harvest_requests), (Operation.UPDATE, _signal_requests)):
+            for spec in _specs(engine, now, operation):
+                if (spec.provenance_code, spec.endpoint_name) in blocked or not _is_loaded(spec, loaded):
+                    continue
+                for request in requests_of(context.instance, engine, spec, now):
+                    asked += 1
+                    yield request
     if not asked:
-        yield SkipReason("no window is due, or a run is at work on it; no record was asked for")
+        waiting = "".join(
+            f"; {code}/{endpoint} is blocked until `platform ingest unblock {code} {endpoint}`"
+            for code, endpoint in sorted(blocked)
+        )
+        yield SkipReason(f"no window is due, or a run is at work on it; no record was asked for{waiting}")
 
 
 def keep_ingest_going(context: SensorEvaluationContext) -> SkipReason:
@@ -123,13 +135,18 @@ def definitions() -> Definitions:
     if not compiled:
         return Definitions(sensors=[upkeep])
     selection = AssetSelection.groups(GROUP)
-    planner = sensor(
+    loaded = {asset_key(*_names(each.spec)): each.spec for each in compiled}
+
+    @sensor(
         name="ingest_planner",
         asset_selection=selection,
         minimum_interval_seconds=INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING,
-        description=plan_due_windows.__doc__,
-    )(plan_due_windows)
+        description="Requests due harvest windows, windows that failed a while ago, and buckets with signals.",
+    )
+    def planner(context: SensorEvaluationContext) -> Iterator[RunRequest | SkipReason]:
+        yield from plan_due_windows(context, loaded)
+
     updates = [
         each.spec for each in compiled if each.spec.operation is Operation.UPDATE and each.spec.detail is not None
     ]
@@ -149,15 +166,23 @@ def _specs(engine: Engine, now: datetime, operation: Operation) -> list[Spec]:
     ]
 
 
-def _harvest_request(instance: DagsterInstance, engine: Engine, spec: Spec, now: datetime) -> RunRequest | None:
+def _is_loaded(spec: Spec, loaded: Mapping[AssetKey, Spec]) -> bool:
+    """Whether Dagster has the asset, with the same partitions."""
+    known = loaded.get(asset_key(*_names(spec)))
+    if known is None or spec.operation is Operation.UPDATE:
+        return known is not None and known.update_buckets == spec.update_buckets
+    return WindowGrid.of(known.window) == WindowGrid.of(spec.window)
+
+
+def _harvest_requests(instance: DagsterInstance, engine: Engine, spec: Spec, now: datetime) -> Iterator[RunRequest]:
     states = window_states(engine, *_names(spec))
     windows = windows_to_request(spec.window, read_watermark(engine, spec), states, now, most=WINDOWS_PER_RUN)
     if not windows or _is_at_work(instance, spec):
-        return None
+        return
     grid = WindowGrid.of(spec.window)
     first, last = grid.key_of(windows[0]), grid.key_of(windows[-1])
     attempts = max((states[window].plan_id for window in windows if window in states), default=0)
-    return RunRequest(
+    yield RunRequest(
         # the plans that the windows have by now: windows that are tried again are another request
         run_key=f"{endpoint_tag(*_names(spec))}:{first}:{last}:{attempts}:{now:%Y%m%d%H%M}",
         asset_selection=[asset_key(*_names(spec))],
@@ -169,14 +194,15 @@ def _harvest_request(instance: DagsterInstance, engine: Engine, spec: Spec, now:
     )
 
 
-def _signal_requests(instance: DagsterInstance, engine: Engine, spec: Spec) -> Iterator[RunRequest]:
-    buckets = buckets_with_signals(engine, spec.provenance_code, spec.endpoint_name, spec.update_buckets)
+def _signal_requests(instance: DagsterInstance, engine: Engine, spec: Spec, now: datetime) -> Iterator[RunRequest]:
+    buckets = set(buckets_with_signals(engine, spec.provenance_code, spec.endpoint_name, spec.update_buckets))
+    # what ended incomplete a moment ago would end so again
+    buckets -= buckets_begun_since(engine, spec.provenance_code, spec.endpoint_name, now - TRY_AGAIN_AFTER)
     if not buckets or _is_at_work(instance, spec):
         return
     keys = bucket_partitions(spec).get_partition_keys()
-    minute = datetime.now(UTC)
-    for bucket in buckets:
-        run_key = f"{endpoint_tag(*_names(spec))}:{keys[bucket]}:{minute:%Y%m%d%H%M}"
+    for bucket in sorted(buckets):
+        run_key = f"{endpoint_tag(*_names(spec))}:{keys[bucket]}:{now:%Y%m%d%H%M}"
         yield _update_request(spec, keys[bucket], run_key=run_key)
 
 
@@ -204,7 +230,7 @@ def _report_completed(instance: DagsterInstance, engine: Engine, now: datetime) 
     reports = unreported_plans(engine, now, older_than=REPORTED_AFTER, limit=REPORTS_PER_TICK)
     for report in reports:
         spec = specs.get((report.provenance_code, report.endpoint_name, report.operation))
-        if spec is not None:
+        if spec is not None and is_partition(report, spec):
             instance.report_runless_asset_event(materialization(report, partition_of(report, spec)))
         mark_reported(engine, [report.plan_id], now)
     return len(reports)
@@ -215,8 +241,8 @@ def _report_checks(instance: DagsterInstance, engine: Engine, now: datetime) -> 
     for operation in (Operation.HARVEST, Operation.BACKFILL):
         for spec in _specs(engine, now, operation):
             key = AssetCheckKey(asset_key(*_names(spec)), COMPLETE)
-            found = open_windows(engine, *_names(spec))
-            outcome = complete_outcome(found)
+            found = open_windows(engine, *_names(spec), begins=spec.window.start)
+            outcome = complete_outcome(found, why_not_asked(engine, spec.provenance_code, spec.endpoint_name))
             if not found and not window_states(engine, *_names(spec)):
                 continue  # nothing was ever begun
             if _shown_outcome(instance, key) != (outcome["passed"], outcome["description"]):

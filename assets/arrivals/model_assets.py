@@ -38,6 +38,7 @@ from platform_defs.arrivals.executions.model_run import run_for_operator
 from platform_defs.arrivals.failed_batches import EXECUTIONS_SUCCEEDED, failed_outcome, find_failed_batches
 from platform_defs.arrivals.lateness import find_late_batches
 from platform_defs.arrivals.models.catalog import load_models
+from platform_defs.arrivals.models.due import Due
 from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.on_time import ON_TIME, check_outcome
 from platform_defs.errors import StoreError, one_line
@@ -156,7 +157,9 @@ def executions_check(model: Model) -> AssetChecksDefinition:
 
 def on_time_check(model: Model) -> AssetChecksDefinition:
     """The check of a model that says when its tables are due."""
-    spec = AssetCheckSpec(ON_TIME, asset=model_key(model.model_id), description=f"All tables arrive by {model.due}.")
+    due = Due.parse(model.due or "")
+    by = model.due if due is None else f"{due.words} ({Settings.load().zone})"
+    spec = AssetCheckSpec(ON_TIME, asset=model_key(model.model_id), description=f"All tables arrive by {by}.")
 
     @multi_asset_check(name=f"{op_name(model.model_id)}_{ON_TIME}", specs=[spec])
     def check(database: DatabaseResource) -> Iterator[AssetCheckResult]:

@@ -17,11 +17,12 @@ from dagster import (
     op,
 )
 
-from assets.ingest.names import COMPLETE, GROUP, PLAN_TAG, asset_key, op_name
+from assets.ingest.names import COMPLETE, GROUP, PLAN_TAG, asset_key, op_name, plan_tag_of
 from assets.ingest.partitions import bucket_partitions, window_partitions
 from assets.ingest.reports import materialization, partition_of
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import IngestError
+from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.ledger.reports import mark_reported
 from platform_defs.ingest.ledger.windows import WindowState, open_windows
@@ -45,13 +46,17 @@ DESCRIPTIONS = {
     Operation.UPDATE: "Stored records fetched again by their ids: stale ones, those of older expressions, signals.",
 }
 
+# What to do about a partition that is not complete.
+AGAIN = {
+    Operation.HARVEST: "The planner tries it again after 15 minutes; materialising it tries it now.",
+    Operation.BACKFILL: "Materialise it again, for example with 'failed and missing' of the backfill.",
+    Operation.UPDATE: "Materialise it again; records that somebody asked for are tried again after 15 minutes.",
+}
 
-def window_asset(compiled: CompiledSpec) -> AssetsDefinition | None:
-    """None where the windows are of a size that Dagster has no partitions for."""
+
+def window_asset(compiled: CompiledSpec) -> AssetsDefinition:
     spec = compiled.spec
     partitions, grid = window_partitions(spec), WindowGrid.of(spec.window)
-    if partitions is None:
-        return None
 
     def fetch(context: AssetExecutionContext, environment: IngestEnvironment) -> list[PartitionResult]:
         windows = [grid.window_of_key(key) for key in sorted(context.partition_keys)]
@@ -93,14 +98,16 @@ def complete_check(spec: Spec) -> AssetChecksDefinition:
 
     @multi_asset_check(name=name, specs=[AssetCheckSpec(COMPLETE, asset=key, description=complete_check.__doc__)])
     def check(database: DatabaseResource) -> Iterator[AssetCheckResult]:
-        found = open_windows(database.engine, spec.provenance_code, spec.endpoint_name, spec.operation)
-        yield AssetCheckResult(**complete_outcome(found))
+        names = (spec.provenance_code, spec.endpoint_name, spec.operation)
+        found = open_windows(database.engine, *names, begins=spec.window.start)
+        waits_for = why_not_asked(database.engine, spec.provenance_code, spec.endpoint_name)
+        yield AssetCheckResult(**complete_outcome(found, waits_for))
 
     return check
 
 
-def complete_outcome(found: Sequence[WindowState]) -> dict[str, Any]:
-    """What an evaluation of the check says."""
+def complete_outcome(found: Sequence[WindowState], waits_for: str | None) -> dict[str, Any]:
+    """What an evaluation of the check says; `waits_for` is what keeps the endpoint from being asked."""
     if not found:
         return {"passed": True, "description": "every window that was begun is complete", "metadata": {}}
     named = ", ".join(f"{state.window.start:%F %H:%M} ({state.status})" for state in found[:20])
@@ -108,7 +115,7 @@ def complete_outcome(found: Sequence[WindowState]) -> dict[str, Any]:
     reasons = {state.plan_key: state.reason or "no error was recorded" for state in found[:20]}
     return {
         "passed": False,
-        "description": f"{count} not complete: {named}. {_first_reason(found)}",
+        "description": f"{count} not complete: {named}. {waits_for or _first_reason(found)}",
         "metadata": {"windows": len(found), "plans": reasons},
     }
 
@@ -134,10 +141,7 @@ def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> A
                 results = fetch(context, environment)
             except IngestError as error:
                 raise Failure(str(error), allow_retries=False) from error
-        missing = [result for result in results if not result.is_complete]
-        if missing:
-            reasons = "; ".join(f"{partition_of(each.report, spec)}: {_reason(each)}" for each in missing[:10])
-            raise Failure(f"{len(missing)} of {len(results)} partitions are incomplete: {reasons}", allow_retries=False)
+            _fail_if_incomplete(environment, spec, results)
         yield from ()
 
     return AssetsDefinition(
@@ -150,6 +154,16 @@ def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> A
         backfill_policy=policy,
         can_subset=False,
     )
+
+
+def _fail_if_incomplete(environment: IngestEnvironment, spec: Spec, results: Sequence[PartitionResult]) -> None:
+    missing = [result for result in results if not result.is_complete]
+    if not missing:
+        return
+    reasons = "; ".join(f"{partition_of(each.report, spec)}: {_reason(each)}" for each in missing[:10])
+    advice = why_not_asked(environment.engine, spec.provenance_code, spec.endpoint_name) or AGAIN[spec.operation]
+    count = f"{len(missing)} of {len(results)} partitions are incomplete"
+    raise Failure(f"{count}: {reasons}. {advice}", allow_retries=False)
 
 
 def _fetch_windows(
@@ -171,7 +185,8 @@ def _fetch_windows(
 def _tell(context: AssetExecutionContext, environment: IngestEnvironment, spec: Spec, result: PartitionResult) -> None:
     """Materialises a complete partition at once, with its own metadata; an incomplete one only says why."""
     partition = partition_of(result.report, spec)
-    context.instance.add_run_tags(context.run_id, {PLAN_TAG: result.plan.plan_key})
+    tag = PLAN_TAG if len(context.partition_keys) == 1 else plan_tag_of(partition)
+    context.instance.add_run_tags(context.run_id, {tag: result.plan.plan_key})
     if not result.is_complete:
         context.log.error(f"{partition} is incomplete: {_reason(result)}")
         return

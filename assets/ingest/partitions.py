@@ -10,14 +10,11 @@ from platform_defs.ingest.spec.model import Spec
 _DAY, _WEEK, _HOUR = timedelta(days=1), timedelta(weeks=1), timedelta(hours=1)
 
 
-def window_partitions(spec: Spec) -> TimeWindowPartitionsDefinition | None:
-    """The windows as Dagster's time partitions; None where no cron expression describes their size."""
+def window_partitions(spec: Spec) -> TimeWindowPartitionsDefinition:
+    """The windows as Dagster's time partitions; no other sizes compile than those that it has partitions for."""
     grid = WindowGrid.of(spec.window)
-    cron = _cron(grid)
-    if cron is None:
-        return None
     form = "%Y-%m-%d" if grid.has_day_keys else "%Y-%m-%dT%H:%M"
-    return TimeWindowPartitionsDefinition(start=grid.start, fmt=form, cron_schedule=cron, timezone="UTC")
+    return TimeWindowPartitionsDefinition(start=grid.start, fmt=form, cron_schedule=_cron(grid), timezone="UTC")
 
 
 def bucket_partitions(spec: Spec) -> StaticPartitionsDefinition:
@@ -25,14 +22,12 @@ def bucket_partitions(spec: Spec) -> StaticPartitionsDefinition:
     return StaticPartitionsDefinition([f"{number:0{width}d}" for number in range(spec.update_buckets)])
 
 
-def _cron(grid: WindowGrid) -> str | None:
+def _cron(grid: WindowGrid) -> str:
     at = f"{grid.start.minute} {grid.start.hour}"
     if grid.size == _WEEK:
         return f"{at} * * {(grid.start.weekday() + 1) % 7}"
     if grid.size == _DAY:
         return f"{at} * * *"
-    if grid.size < _DAY and _DAY % grid.size == timedelta(0) and grid.size % _HOUR == timedelta(0):
-        step = grid.size // _HOUR
-        hours = sorted({(grid.start.hour + number * step) % 24 for number in range(24 // step)})
-        return f"{grid.start.minute} {','.join(map(str, hours))} * * *"
-    return None
+    step = grid.size // _HOUR
+    hours = sorted({(grid.start.hour + number * step) % 24 for number in range(24 // step)})
+    return f"{grid.start.minute} {','.join(map(str, hours))} * * *"

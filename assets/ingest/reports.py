@@ -55,6 +55,14 @@ def partition_of(report: PlanReport, spec: Spec) -> str:
     return f"{report.bucket or 0:0{width}d}"
 
 
+def is_partition(report: PlanReport, spec: Spec) -> bool:
+    """Whether the endpoint still has the plan's partition: its windows or buckets may be others by now."""
+    if report.window is None:
+        return report.buckets == spec.update_buckets
+    grid = WindowGrid.of(spec.window)
+    return report.window.start >= grid.start and grid.window_at(report.window.start) == report.window
+
+
 def _plot(records: Mapping[int, int]) -> str:
     """A bar a slice, as text that the UI shows as it is."""
     if not records:

@@ -135,6 +135,13 @@ def _walk(steps: Sequence[str | int]) -> Callable[[Any], Any]:
                 else None
             )
 
+        case [str(name), int(index)] if index >= 0:
+            return lambda document: (
+                child[index]
+                if isinstance(document, dict) and isinstance(child := document.get(name), list) and index < len(child)
+                else None
+            )
+
     def walk(document: Any) -> Any:
         value = document
         for step in steps:

@@ -6,6 +6,7 @@ PlatformError
     ├── UnknownEndpoint       no such source or endpoint in the Registry
     ├── SpecError             the Registry rows do not compile; `problems` has all reasons
     ├── PlanError             a plan cannot be made: an empty window, too many windows
+    ├── EndpointBlocked       nothing is asked of the endpoint until an operator unblocks it
     ├── ResponseError         a response cannot be read; `level` grades it (L1 to L4)
     ├── LeaseLost             another executor has the task: nothing that this one still does may count
     └── IncompleteWindows     some windows of a run did not complete; `windows` names them
@@ -39,6 +40,10 @@ class SpecError(IngestError):
 
 
 class PlanError(IngestError):
+    pass
+
+
+class EndpointBlocked(IngestError):
     pass
 
 

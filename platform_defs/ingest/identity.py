@@ -1,14 +1,17 @@
 """Numbers and namespaces that are the same for the same name on every machine."""
 
-from platform_defs.canonical import canonical_hash, sha256_hex
+import hashlib
+
+from platform_defs.canonical import canonical_hash
 from platform_defs.ingest.codes import NamespaceScope, Operation
 
-_NUMBER_DIGITS = 15  # of hexadecimal: below 2**60, so that every store keeps it exactly
+_NUMBER_BITS = 60  # so that every store keeps it exactly
 
 
 def id_number(provider_id: str) -> int:
     """A number of a record's id, spread evenly: its remainder is the record's update bucket."""
-    return int(sha256_hex(provider_id)[:_NUMBER_DIGITS], 16)
+    digest = hashlib.sha256(provider_id.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - _NUMBER_BITS)
 
 
 def cursor_namespace(operation: Operation, endpoint_name: str, plan_id: int | None) -> tuple[NamespaceScope, str]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 
 from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
 from platform_defs.ingest.cursors.operations import read_watermark
-from platform_defs.ingest.errors import PlanError, SpecError
+from platform_defs.ingest.errors import EndpointBlocked, PlanError, SpecError
+from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor, OpenSource, utc_now
 from platform_defs.ingest.execution.leases import LeasedTask
 from platform_defs.ingest.ledger.windows import PlanReport, plan_report
@@ -23,6 +24,8 @@ from platform_defs.ingest.planning.signals import signal_quarantined
 from platform_defs.ingest.planning.update_candidates import due_ids, id_slices
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import CompiledSpec
+from platform_defs.store.engine import read
+from platform_defs.store.tables.ingest import ing_plan
 
 Compile = Callable[[str, str, Operation], CompiledSpec]
 
@@ -68,14 +71,19 @@ def materialise_windows(
     on_result: OnResult = lambda result: None,
     executor: Executor | None = None,
 ) -> list[PartitionResult]:
-    """Fetches the windows; one that fails keeps no other from being tried. Results come in the order of ending."""
+    """Fetches the windows; one that fails keeps no other from being tried. Results come in the order of ending.
+
+    Raises PlanError for windows that are not over, when the others are.
+    """
     compiled, schedule_id = _begin(environment, provenance_code, endpoint_name, operation, context)
     now = environment.clock()
-    _refuse_unstable(compiled, operation, windows, now)
+    # one that ended after this would be called complete while its records still arrive
+    stable = now - compiled.spec.window.safety_lag
     estimate = estimate_from_history(environment.engine, provenance_code, endpoint_name)
     planned = {
         plan.plan_id: (window, plan)
         for window in windows
+        if window.end <= stable
         for plan in [
             plan_window(
                 environment.engine,
@@ -92,15 +100,19 @@ def materialise_windows(
     results: list[PartitionResult] = []
 
     def tell(plan_id: int) -> None:
-        window, plan = planned.pop(plan_id)
+        window, plan = planned[plan_id]
         after = read_watermark(environment.engine, compiled.spec)
         report = plan_report(environment.engine, plan_id)
+        # only now: what the database could not answer is asked for once more at the end
+        del planned[plan_id]
         results.append(PartitionResult(window, None, plan, report, before, after))
         on_result(results[-1])
 
     _drain(environment, list(planned), tell, executor)
     for plan_id in list(planned):
         tell(plan_id)  # neither this executor nor another one could go on with it
+    if early := [window for window in windows if window.end > stable]:
+        raise PlanError(_too_early(operation, early, stable, results))
     return results
 
 
@@ -140,26 +152,32 @@ def _begin(
     operation: Operation,
     context: TriggerContext,
 ) -> tuple[CompiledSpec, int]:
-    """Records who asked, then compiles: what does not compile leaves its reasons with the trigger."""
+    """Records who asked, then compiles: what does not compile leaves its reasons with the trigger.
+
+    Nothing is planned for an endpoint that is blocked: its tasks would only wait.
+    """
     schedule_id = record_trigger(
         environment.engine, context, provenance_code, endpoint_name, operation, environment.clock()
     )
     try:
-        return environment.compile(provenance_code, endpoint_name, operation), schedule_id
+        compiled = environment.compile(provenance_code, endpoint_name, operation)
     except SpecError as error:
         record_compile_failure(environment.engine, schedule_id, error.problems)
         raise
+    if reason := why_not_asked(environment.engine, provenance_code, endpoint_name):
+        raise EndpointBlocked(reason)
+    return compiled, schedule_id
 
 
-def _refuse_unstable(compiled: CompiledSpec, operation: Operation, windows: Sequence[Window], now: datetime) -> None:
-    """A window that ends after now minus the safety lag would be called complete while its records still arrive."""
-    stable = now - compiled.spec.window.safety_lag
-    for window in windows:
-        if window.end > stable:
-            raise PlanError(
-                f"the {operation.lower()} window {window} is not over: expected an end before {stable:%F %T} UTC,"
-                " which is now minus the safety lag"
-            )
+def _too_early(
+    operation: Operation, windows: Sequence[Window], stable: datetime, others: Sequence[PartitionResult]
+) -> str:
+    named = ", ".join(str(window) for window in windows[:3])
+    which = f"window {named} is" if len(windows) == 1 else f"windows {named}{' …' if len(windows) > 3 else ''} are"
+    incomplete = [str(result.window) for result in others if not result.is_complete]
+    also = f"; also incomplete: {', '.join(incomplete[:5])}" if incomplete else ""
+    expected = f"expected an end before {stable:%F %T} UTC, which is now minus the safety lag"
+    return f"the {operation.lower()} {which} not over: {expected}{also}"
 
 
 def _drain(
@@ -179,5 +197,5 @@ def _drain(
 
 
 def _is_over(engine: Engine, plan_id: int) -> bool:
-    report = plan_report(engine, plan_id)
-    return report.status is PlanStatus.COMPLETED
+    query = select(ing_plan.c.status_code).where(ing_plan.c.id == plan_id)
+    return bool(read(engine, lambda connection: connection.execute(query).scalar_one()) == PlanStatus.COMPLETED)

@@ -20,6 +20,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def demo() -> Iterator[DemoClient]:
 
 def test_every_record_leads_back_to_the_trigger_that_asked_for_it(engine: Engine, demo: DemoClient) -> None:
     with opened_harvester(engine, demo.url, {"pagination.page_size": 30}) as harvester:
+        harvester.change = lambda spec: replace(spec, window=replace(spec.window, start=DAY.start))
         harvester.harvest(CODE)
     batch, run, task = ing_task_run_batch.c, ing_task_run.c, ing_task.c
     piece, plan, trigger = ing_plan_slice.c, ing_plan.c, ing_schedule_instance.c
@@ -75,8 +77,17 @@ def test_every_record_leads_back_to_the_trigger_that_asked_for_it(engine: Engine
     found = read(engine, lambda connection: connection.execute(lineage).all())
     assert sorted(row.provider_id for row in found) == ids_of_truth(demo.records(DAY.start, DAY.end), CODE)
     assert {row.trigger_type_code for row in found} == {Trigger.MANUAL}
-    plans = {row.id for row in rows_of(engine, ing_plan)}
-    assert {row.plan_id for row in rows_of(engine, ing_cursor_event)} <= plans
+    advances = select(ing_cursor_event, batch.plan_id.label("plan_of_batch")).join(
+        ing_task_run_batch,
+        (batch.id == ing_cursor_event.c.batch_id)
+        & (batch.run_id == ing_cursor_event.c.run_id)
+        & (batch.task_id == ing_cursor_event.c.task_id)
+        & (batch.expr_hash == ing_cursor_event.c.expr_hash),
+    )
+    [event] = read(engine, lambda connection: connection.execute(advances).all())
+    assert event.plan_of_batch == event.plan_id
+    newest = max(row.updated_at for row in rows_of(engine, ing_record))
+    assert datetime.fromisoformat(event.observed_max_value) == newest < event.new_instant
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -14,6 +14,7 @@ from assets.ingest.names import op_name
 from assets.ingest.partitions import window_partitions
 from platform_defs.ingest.codes import ErrorLevel, Operation
 from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.ledger.windows import open_windows
 from platform_defs.ingest.materialisation import IngestEnvironment
 from platform_defs.ingest.planning.windows import WindowGrid
@@ -68,6 +69,10 @@ def materialised(
     )
 
 
+def failure_of(result: ExecuteInProcessResult) -> str:
+    return " ".join(str(event.event_specific_data) for event in result.all_events if event.is_step_failure)
+
+
 def records_of(instance: DagsterInstance, key: AssetKey) -> dict[str, Any]:
     records = instance.fetch_materializations(key, limit=100).records
     return {str(record.partition_key): record.asset_materialization for record in records}
@@ -113,11 +118,37 @@ def test_of_many_windows_the_failed_one_fails_the_run_and_the_others_stay_materi
     assert not result.success
     key = AssetKey(["ingest", "made_up", "items", "harvest"])
     assert set(records_of(instance, key)) == {"2026-01-01", "2026-01-03"}
-    messages = " ".join(str(event.event_specific_data) for event in result.all_events if event.is_step_failure)
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    plans = {tag: plan for tag, plan in run.tags.items() if tag.startswith("platform/ingest_plan")}
+    assert plans == {f"platform/ingest_plan.{row.window_from:%F}": row.plan_key for row in rows_of(engine, ing_plan)}, (
+        "the plan of each window is found from the run"
+    )
+    messages = failure_of(result)
     assert "1 of 3 partitions are incomplete: 2026-01-02" in messages
-    outcome = complete_outcome(open_windows(engine, "made_up", "items", Operation.HARVEST))
+    assert "The planner tries it again after 15 minutes; materialising it tries it now." in messages
+    outcome = complete_outcome(open_windows(engine, "made_up", "items", Operation.HARVEST), None)
     assert not outcome["passed"]
     assert outcome["description"].startswith("1 window is not complete: 2026-01-02 00:00 (PARTIAL). the source says no")
+
+
+def test_a_blocked_endpoint_is_named_with_what_to_do_by_the_run_and_the_check(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    def refuse(number: int) -> None:
+        raise ResponseError(ErrorLevel.FATAL, "HTTP_401", "status 401")
+
+    source = MemorySource(SPEC.pagination, [], trouble=refuse)
+    advice = "then run `platform ingest unblock made_up items`"
+    first = failure_of(materialised(engine, SPEC, source, instance, "2026-01-01"))
+    assert "2026-01-01: slice 1: FAILED (status 401). made_up/items is blocked since" in first
+    assert advice in first
+    plans, asked = len(rows_of(engine, ing_plan)), len(source.requests)
+    second = failure_of(materialised(engine, SPEC, source, instance, "2026-01-02"))
+    assert advice in second
+    assert (len(rows_of(engine, ing_plan)), len(source.requests)) == (plans, asked), "nothing was planned or asked"
+    found = open_windows(engine, "made_up", "items", Operation.HARVEST)
+    assert advice in complete_outcome(found, why_not_asked(engine, "made_up", "items"))["description"]
 
 
 def test_an_update_bucket_is_materialised_and_an_endpoint_without_ids_has_none(

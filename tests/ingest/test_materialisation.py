@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
+from platform_defs.ingest import materialisation
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import PlanError, ResponseError, SpecError
+from platform_defs.ingest.ledger.windows import PlanReport
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
     PartitionResult,
@@ -18,6 +20,7 @@ from platform_defs.ingest.materialisation import (
 from platform_defs.ingest.planning.schedule import TriggerContext
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
+from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.tables.ingest import ing_plan, ing_record, ing_schedule_instance
 from tests.ingest.execution.memory_source import MemorySource, item
 from tests.ingest.planning.test_planner import NOW, SPEC, rows_of
@@ -72,12 +75,47 @@ def test_a_window_that_fails_leaves_the_others_complete(engine: Engine) -> None:
     assert failed.watermark_after == windows[0].end
 
 
+def test_a_window_that_completes_while_the_database_does_not_answer_is_told_of_later(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = [GRID.window(number) for number in range(3)]
+    source = MemorySource(SPEC.pagination, [item(n, GRID.window(n).start) for n in range(3)])
+    answer, asked = materialisation.plan_report, []
+
+    def fail_once(engine: Engine, plan_id: int) -> PlanReport:
+        asked.append(plan_id)
+        if len(asked) == 1:
+            raise StoreUnavailable("the database does not answer")
+        return answer(engine, plan_id)
+
+    monkeypatch.setattr(materialisation, "plan_report", fail_once)
+    results = materialise_windows(environment(engine, source), "made_up", "items", Operation.HARVEST, windows, CONTEXT)
+    assert sorted(result.window for result in results if result.window) == windows
+    assert all(result.is_complete for result in results)
+
+
 def test_a_window_that_is_not_over_is_refused(engine: Engine) -> None:
     now = GRID.window_at(NOW)
     source = MemorySource(SPEC.pagination, [])
     with pytest.raises(PlanError, match="safety lag"):
         materialise_windows(environment(engine, source), "made_up", "items", Operation.HARVEST, [now], CONTEXT)
     assert rows_of(engine, ing_plan) == []
+
+
+def test_a_window_that_is_not_over_keeps_no_other_from_being_fetched(engine: Engine) -> None:
+    now, source = GRID.window_at(NOW), MemorySource(SPEC.pagination, [item(1, GRID.window(0).start)])
+    told: list[PartitionResult] = []
+    with pytest.raises(PlanError, match=r"the harvest window .* is not over: expected an end before"):
+        materialise_windows(
+            environment(engine, source),
+            "made_up",
+            "items",
+            Operation.HARVEST,
+            [now, GRID.window(0)],
+            CONTEXT,
+            on_result=told.append,
+        )
+    assert [(result.window, result.is_complete) for result in told] == [(GRID.window(0), True)]
 
 
 def test_what_does_not_compile_makes_no_plan_and_keeps_its_reasons(engine: Engine) -> None:

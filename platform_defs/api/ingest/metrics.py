@@ -1,4 +1,4 @@
-"""Ingest on /metrics: how many tasks wait and run, how far behind each watermark is, which endpoints are blocked."""
+"""Ingest on /metrics: tasks that wait, run or were given up, how far behind each watermark is, blocked endpoints."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -11,8 +11,9 @@ from platform_defs.api.observe.bounded_metrics import NamedCollector
 from platform_defs.api.system import ApiContext
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.execution.blocks import list_blocks
-from platform_defs.ingest.ledger.queue import count_tasks
+from platform_defs.ingest.ledger.queue import GIVEN_UP, count_tasks
 from platform_defs.store.engine import read
+from platform_defs.store.tables.ingest import ing_plan
 from platform_defs.store.tables.ingest_cursors import ing_cursor
 
 
@@ -29,22 +30,31 @@ class IngestCollector(Collector):
         )
         for labels, count in count_tasks(self._engine, attempts=1).items():
             tasks.add_metric(list(labels), count)
+        given_up = GaugeMetricFamily(
+            "platform_ingest_given_up",
+            "Tasks that failed or were given up: their windows or buckets are not complete.",
+            labels=["source", "endpoint", "op", "status"],
+        )
+        for labels, count in count_tasks(self._engine, states=GIVEN_UP, attempts=1).items():
+            given_up.add_metric(list(labels), count)
         lag = GaugeMetricFamily(
-            "platform_ingest_cursor_lag_seconds", "Now minus a harvest's watermark.", labels=["source", "namespace"]
+            "platform_ingest_cursor_lag_seconds", "Now minus a harvest's watermark.", labels=["source", "endpoint"]
         )
         cursor = ing_cursor.c
-        query = select(cursor.provenance_code, cursor.namespace_key, cursor.normalized_instant).where(
-            cursor.operation_code == Operation.HARVEST, cursor.normalized_instant.is_not(None)
+        query = (
+            select(cursor.provenance_code, ing_plan.c.endpoint_name, cursor.normalized_instant)
+            .join(ing_plan, ing_plan.c.id == cursor.plan_id)
+            .where(cursor.operation_code == Operation.HARVEST, cursor.normalized_instant.is_not(None))
         )
         now = datetime.now(UTC)
         for row in read(self._engine, lambda connection: connection.execute(query).all(), attempts=1):
-            lag.add_metric([row[0], row[1][:12]], (now - row[2]).total_seconds())
+            lag.add_metric([row[0], row[1]], (now - row[2]).total_seconds())
         blocked = GaugeMetricFamily(
             "platform_ingest_blocked", "Endpoints that wait for an operator.", labels=["source", "endpoint"]
         )
         for block in list_blocks(self._engine):
             blocked.add_metric([block.provenance_code, block.endpoint_name], 1)
-        yield from (tasks, lag, blocked)
+        yield from (tasks, given_up, lag, blocked)
 
 
 def collectors(context: ApiContext) -> Sequence[NamedCollector]:

@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
@@ -12,10 +11,9 @@ from platform_defs.access.principal import Principal
 from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
+from platform_defs.ingest.errors import UnknownEndpoint
 from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
-from platform_defs.ingest.planning.signals import add_signals
-from platform_defs.store.engine import read
-from platform_defs.store.tables.registry import reg_prov_endpoint_def
+from platform_defs.ingest.planning.signals import ask_again
 
 SCOPE = "ingest:write"
 MAX_IDS = 1000
@@ -42,14 +40,13 @@ async def signal(
 ) -> JSONResponse:
     ids, reason = _parse_signals(body)
     engine = request.app.state.engine
-    table = reg_prov_endpoint_def.c
-    known = select(table.id).where(table.provenance_code == code, table.endpoint_name == endpoint).limit(1)
 
     def write() -> int:
-        if read(engine, lambda connection: connection.execute(known).first()) is None:
-            raise ApiError(404, f"no such endpoint in the Registry: {code}/{endpoint}")
-        now = datetime.now(UTC)
-        return add_signals(engine, code, endpoint, ids, reason=reason, requested_by=principal.name[:128], now=now)
+        now, name = datetime.now(UTC), principal.name[:128]
+        try:
+            return ask_again(engine, code, endpoint, ids, reason=reason, requested_by=name, now=now)
+        except UnknownEndpoint as error:
+            raise ApiError(404, str(error)) from None
 
     return JSONResponse({"accepted": await run_in_threadpool(write)}, status_code=202)
 

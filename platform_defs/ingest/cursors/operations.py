@@ -1,5 +1,6 @@
 """Which cursor each operation moves when a plan makes progress."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +13,9 @@ from platform_defs.ingest.identity import cursor_namespace
 from platform_defs.ingest.planning.slices import window_of
 from platform_defs.ingest.planning.windows import Window, align_down
 from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.spec.snapshot import instant_of, instant_text
 from platform_defs.store.engine import read
-from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
+from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run, ing_task_run_batch
 
 REFRESHED_KEY = "refresh_checked_at"
 
@@ -29,22 +31,24 @@ def read_watermark(engine: Engine, spec: Spec) -> datetime | None:
     return None if cursor is None else cursor.normalized_instant
 
 
-def advance_after(
-    engine: Engine, plan: Row[Any], spec: Spec, now: datetime, *, observed_max: str | None = None, lineage: Lineage
-) -> bool:
+def advance_after(engine: Engine, plan: Row[Any], spec: Spec, now: datetime, *, lineage: Lineage) -> bool:
     """Moves the plan's cursor as far as what is complete allows; True if it moved. May be called at any time."""
     match spec.operation:
         case Operation.HARVEST:
-            return _advance_harvest(engine, spec, observed_max, lineage)
+            return _advance_harvest(engine, plan, spec, lineage)
         case Operation.BACKFILL:
-            return _advance_backfill(engine, plan, spec, observed_max, lineage)
+            return _advance_backfill(engine, plan, spec, lineage)
         case Operation.UPDATE:
             return _advance_update(engine, plan, spec, now, lineage)
 
 
-def _advance_harvest(engine: Engine, spec: Spec, observed_max: str | None, lineage: Lineage) -> bool:
-    """To the end of the contiguous windows that are complete; what a batch saw is only noted beside it."""
-    start = read_watermark(engine, spec) or align_down(spec.window.start, spec.window.align)
+def _advance_harvest(engine: Engine, plan: Row[Any], spec: Spec, lineage: Lineage) -> bool:
+    """To the end of the contiguous windows that are complete; what a batch saw is only noted beside it.
+
+    An endpoint whose start was moved behind its watermark goes on from there: what lies between has no windows.
+    """
+    first = align_down(spec.window.start, spec.window.align)
+    start = max(read_watermark(engine, spec) or first, first)
     table = ing_plan.c
     query = select(table.window_from, table.window_to).where(
         table.provenance_code == spec.provenance_code,
@@ -62,15 +66,15 @@ def _advance_harvest(engine: Engine, spec: Spec, observed_max: str | None, linea
         CursorType.TIME,
         Direction.FORWARD,
         instant=reached,
-        observed_max=observed_max,
+        observed_max=_observed_max(engine, plan, lineage),
         window=(start, reached),
-        lineage=lineage,
+        lineage=_with_batch(engine, lineage),
         remarks={"reason": Operation.HARVEST},
     )
     return advance_cursor(engine, advance)
 
 
-def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, observed_max: str | None, lineage: Lineage) -> bool:
+def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, lineage: Lineage) -> bool:
     """Backwards from the window's end over the slices that are complete, in the plan's own namespace."""
     done = select(ing_plan_slice.c.slice_spec).join(ing_task, ing_task.c.slice_id == ing_plan_slice.c.id)
     done = done.where(
@@ -91,9 +95,9 @@ def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, observed_max: 
         CursorType.TIME,
         Direction.BACKFILL,
         instant=reached,
-        observed_max=observed_max,
+        observed_max=_observed_max(engine, plan, lineage),
         window=(reached, plan.window_to),
-        lineage=lineage,
+        lineage=_with_batch(engine, lineage),
         remarks={"reason": Operation.BACKFILL},
     )
     return advance_cursor(engine, advance)
@@ -109,7 +113,27 @@ def _advance_update(engine: Engine, plan: Row[Any], spec: Spec, now: datetime, l
         CursorType.TIME,
         Direction.FORWARD,
         instant=now,
-        lineage=lineage,
+        lineage=_with_batch(engine, lineage),
         remarks={"reason": Operation.UPDATE, **(plan.slice_params or {})},
     )
     return advance_cursor(engine, advance)
+
+
+def _with_batch(engine: Engine, lineage: Lineage) -> Lineage:
+    """The lineage down to the last batch of its task, with the hash of the expressions that fetched it."""
+    batch = ing_task_run_batch.c
+    last = select(batch.id, batch.expr_hash).where(batch.task_id == lineage.task_id).order_by(batch.id.desc()).limit(1)
+    found = read(engine, lambda connection: connection.execute(last).one_or_none())
+    return lineage if found is None else replace(lineage, batch_id=found.id, expr_hash=found.expr_hash)
+
+
+def _observed_max(engine: Engine, plan: Row[Any], lineage: Lineage) -> str | None:
+    """The newest time that a record had: in the whole window when that is complete, else in what was fetched last."""
+    run = ing_task_run.c
+    query = select(run.stats).where(run.id == lineage.run_id)
+    if PlanStatus(plan.status_code) is PlanStatus.COMPLETED:
+        tasks = select(ing_task.c.id).where(ing_task.c.plan_id == plan.id)
+        query = select(run.stats).where(run.task_id.in_(tasks))
+    found = read(engine, lambda connection: connection.execute(query).scalars().all())
+    times = [instant_of(stats["observedMax"]) for stats in found if stats and stats.get("observedMax")]
+    return instant_text(max(times)) if times else None

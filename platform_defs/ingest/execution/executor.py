@@ -25,14 +25,13 @@ from platform_defs.ingest.codes import PlanStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
 from platform_defs.ingest.execution.leases import (
     HEARTBEAT,
-    PER_PARTITION,
     LeasedTask,
     end_task,
-    is_blocked,
     lease_tasks,
     renew_leases,
 )
 from platform_defs.ingest.execution.page_fetching import CompiledSnapshot
+from platform_defs.ingest.execution.picking import is_blocked
 from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.task_run import TaskRun
 from platform_defs.ingest.planning.planner import plan_spec, queue_pending_slices
@@ -104,7 +103,8 @@ class Executor:
     engine: Engine
     open_source: OpenSource
     threads: int = 4
-    per_partition: int = PER_PARTITION
+    # tasks of one (source, endpoint, operation) that all executors work on at a time; None: as the Registry says
+    per_partition: int | None = None
     clock: Callable[[], datetime] = utc_now
     on_end: Callable[[LeasedTask, TaskStatus | None], None] = lambda leased, status: None
     name: str = field(default_factory=executor_name)

@@ -1,33 +1,33 @@
 """Leases: which executor works on which task, so that none is worked on twice and none is forgotten."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Engine, and_, bindparam, insert, select, update
 
 from platform_defs.ingest.codes import RunStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
+from platform_defs.ingest.execution.picking import LEASED, PickedTask, pick_tasks, return_expired
 from platform_defs.ingest.ledger.completion import close_plan_if_done
-from platform_defs.store.claim import claim
+from platform_defs.store.driver import Prepared
 from platform_defs.store.engine import transact
-from platform_defs.store.tables.ingest import ing_endpoint_block, ing_task, ing_task_run
+from platform_defs.store.tables.ingest import ing_task, ing_task_run
 
 LEASE = timedelta(seconds=60)
 HEARTBEAT = timedelta(seconds=15)
-# Tasks of one (source, endpoint, operation) that all executors together work on at a time.
-PER_PARTITION = 4
-_LEASED = (TaskStatus.DISPATCHED, TaskStatus.EXECUTING)
 _task = ing_task.c
-_HELD = (
+_HELD = Prepared(
     select(_task.lease_owner, _task.status_code, _task.retry_count, _task.expr_hash, _task.schedule_instance_id)
     .where(_task.id == bindparam("task_id"))
     .with_for_update()
 )
-# Source, endpoint and operation: executors are fair between them.
-Partition = tuple[str, str, str]
+_RUN_COLUMNS = (
+    *("task_id", "attempt_no", "provenance_code", "operation_code", "status_code", "window_from", "window_to"),
+    *("started_at", "last_heartbeat"),
+)
+_ADD_RUN = Prepared(insert(ing_task_run).values({name: bindparam(name) for name in _RUN_COLUMNS}))
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,16 @@ class LeasedTask:
     owner: str
 
 
+class HeldTask(NamedTuple):
+    """What a fence reads of its task."""
+
+    lease_owner: str | None
+    status_code: str
+    retry_count: int
+    expr_hash: str
+    schedule_instance_id: int
+
+
 def lease_tasks(
     engine: Engine,
     owner: str,
@@ -49,7 +59,7 @@ def lease_tasks(
     *,
     now: datetime,
     lease: timedelta = LEASE,
-    per_partition: int = PER_PARTITION,
+    per_partition: int | None = None,
     plan_ids: Sequence[int] | None = None,
 ) -> list[LeasedTask]:
     """Takes up to `limit` tasks that wait, urgent ones first, fairly between partitions; begins a run for each.
@@ -58,42 +68,28 @@ def lease_tasks(
     """
 
     def take(connection: Connection) -> list[LeasedTask]:
-        _return_expired(connection, now)
-        waiting = _waiting(now, plan_ids)
-        taken: list[Row[Any]] = []
-        for partition, share in _shares(connection, waiting, limit, per_partition).items():
-            taken += claim(
-                connection,
-                ing_task,
-                where=and_(waiting, *_in_partition(partition)),
-                order_by=(_task.priority, _task.scheduled_at, _task.id),
-                limit=share,
-                values={
-                    "status_code": TaskStatus.EXECUTING,
-                    "lease_owner": owner,
-                    "leased_until": now + lease,
-                    "lease_count": _task.lease_count + 1,
-                    "last_heartbeat_at": now,
-                    "started_at": func.coalesce(_task.started_at, now),
-                    # the attempt's number: by it a process that lost its lease is told from its successor
-                    "retry_count": _task.retry_count + 1,
-                },
-            )
-        return [_begin_run(connection, row, owner, now) for row in taken]
+        return_expired(connection, now)
+        picked = pick_tasks(
+            connection, owner, limit, now=now, until=now + lease, per_partition=per_partition, plan_ids=plan_ids
+        )
+        return [_begin_run(connection, task, owner, now) for task in picked]
 
     return transact(engine, take)
 
 
 def renew_leases(engine: Engine, owner: str, task_ids: Sequence[int], now: datetime, lease: timedelta = LEASE) -> None:
-    mine = and_(_task.id.in_(task_ids), _task.lease_owner == owner, _task.status_code.in_(_LEASED))
+    mine = and_(_task.id.in_(task_ids), _task.lease_owner == owner, _task.status_code.in_(LEASED))
     values = {"leased_until": now + lease, "last_heartbeat_at": now}
     transact(engine, lambda connection: connection.execute(update(ing_task).where(mine).values(values)))
 
 
-def fence(connection: Connection, leased: LeasedTask) -> Row[Any, Any, Any, Any, Any]:
+def fence(connection: Connection, leased: LeasedTask) -> HeldTask:
     """Holds the task until the transaction ends; raises LeaseLost where it is no longer ours to write for."""
-    task = connection.execute(_HELD, {"task_id": leased.task_id}).one()
-    if task.lease_owner != leased.owner or task.status_code not in _LEASED or task.retry_count != leased.attempt_no:
+    rows = _HELD.run(connection, {"task_id": leased.task_id}).rows
+    if not rows:
+        raise LeaseLost(f"task {leased.task_id} was removed with its source")
+    task = HeldTask(*rows[0])
+    if task.lease_owner != leased.owner or task.status_code not in LEASED or task.retry_count != leased.attempt_no:
         raise LeaseLost(f"task {leased.task_id} is {task.status_code} and held by {task.lease_owner or 'nobody'}")
     return task
 
@@ -148,77 +144,16 @@ def put_back(
     _close_run(connection, leased, RunStatus.FAILED if error else RunStatus.CANCELLED, now, stats, error)
 
 
-def _return_expired(connection: Connection, now: datetime) -> None:
-    expired = and_(_task.status_code.in_(_LEASED), _task.leased_until < now)
-    # looked at first: a statement that finds nothing must not lock the queue
-    found = connection.execute(select(_task.id).where(expired).limit(1000)).scalars().all()
-    if found:
-        values = {"status_code": TaskStatus.QUEUED, "lease_owner": None, "leased_until": None}
-        connection.execute(update(ing_task).where(_task.id.in_(found), expired).values(values))
-
-
-def is_blocked() -> ColumnElement[bool]:
-    """SQL: an operator has to unblock the task's endpoint first."""
-    block = ing_endpoint_block.c
-    return (
-        select(block.provenance_code)
-        .where(block.provenance_code == _task.provenance_code, block.endpoint_name == _task.endpoint_name)
-        .exists()
-    )
-
-
-def _waiting(now: datetime, plan_ids: Sequence[int] | None) -> ColumnElement[bool]:
-    conditions = [
-        _task.status_code == TaskStatus.QUEUED,
-        or_(_task.leased_until.is_(None), _task.leased_until < now),
-        _task.scheduled_at <= now,
-        ~is_blocked(),
-    ]
-    if plan_ids is not None:
-        conditions.append(_task.plan_id.in_(plan_ids))
-    return and_(*conditions)
-
-
-def _shares(
-    connection: Connection, waiting: ColumnElement[bool], limit: int, per_partition: int
-) -> dict[Partition, int]:
-    """How many tasks each partition gets: one after the other in turns, the most urgent partitions first."""
-    columns = (_task.provenance_code, _task.endpoint_name, _task.operation_code)
-    queued = select(*columns, func.min(_task.priority), func.min(_task.scheduled_at), func.count())
-    rows = connection.execute(queued.where(waiting).group_by(*columns)).all()
-    if not rows:
-        return {}
-    running: Counter[Partition] = Counter()
-    busy = select(*columns, func.count()).where(_task.status_code.in_(_LEASED)).group_by(*columns)
-    for source, endpoint, operation, count in connection.execute(busy):
-        running[source, endpoint, operation] = count
-    room = {
-        (row[0], row[1], row[2]): max(0, min(row[5], per_partition - running[row[0], row[1], row[2]]))
-        for row in sorted(rows, key=lambda row: (row[3], row[4]))
-    }
-    shares: Counter[Partition] = Counter()
-    while sum(shares.values()) < limit and any(shares[each] < room[each] for each in room):
-        for each in room:
-            if sum(shares.values()) < limit and shares[each] < room[each]:
-                shares[each] += 1
-    return {each: count for each, count in shares.items() if count}
-
-
-def _in_partition(partition: Partition) -> list[ColumnElement[bool]]:
-    source, endpoint, operation = partition
-    return [_task.provenance_code == source, _task.endpoint_name == endpoint, _task.operation_code == operation]
-
-
-def _begin_run(connection: Connection, task: Row[Any], owner: str, now: datetime) -> LeasedTask:
+def _begin_run(connection: Connection, task: PickedTask, owner: str, now: datetime) -> LeasedTask:
     run = ing_task_run.c
-    if task.retry_count > 1:
-        abandoned = and_(run.task_id == task.id, run.status_code == RunStatus.RUNNING)
+    if task.attempt_no > 1:
+        abandoned = and_(run.task_id == task.task_id, run.status_code == RunStatus.RUNNING)
         values = {"status_code": RunStatus.FAILED, "finished_at": now, "error": "its executor let the lease run out"}
         connection.execute(update(ing_task_run).where(abandoned).values(values))
     bounds = (task.params or {}).get("bounds", {}).get("time")
     row = {
-        "task_id": task.id,
-        "attempt_no": task.retry_count,
+        "task_id": task.task_id,
+        "attempt_no": task.attempt_no,
         "provenance_code": task.provenance_code,
         "operation_code": task.operation_code,
         "status_code": RunStatus.RUNNING,
@@ -227,8 +162,8 @@ def _begin_run(connection: Connection, task: Row[Any], owner: str, now: datetime
         "started_at": now,
         "last_heartbeat": now,
     }
-    (run_id,) = connection.execute(insert(ing_task_run), row).inserted_primary_key or (0,)
-    return LeasedTask(task.id, task.plan_id, task.slice_id, int(run_id), task.retry_count, owner)
+    run_id = int(_ADD_RUN.run(connection, row).lastrowid or 0)
+    return LeasedTask(task.task_id, task.plan_id, task.slice_id, run_id, task.attempt_no, owner)
 
 
 def _close_run(

@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -96,7 +96,7 @@ def fetch_ids(snapshot: CompiledSnapshot, source: Source, ids: Sequence[str], ca
         found |= _fetch_part(snapshot, source, part, batch, cancel)
     refused = {rejection.provider_id for rejection in batch.rejections}
     for missing in [each for each in ids if each not in found and each not in refused]:
-        reason = "the source listed this id but has no record of it"
+        reason = "the source has no record of this id"
         batch.rejections.append(Rejection(missing, "NOT_FOUND", spec.detail.response.id_path, reason, None))
     return batch
 
@@ -145,12 +145,11 @@ def _fetch_details_of(
 
 def _read_items(reader: ResponseReader, items: Sequence[Any]) -> FetchedBatch:
     batch = FetchedBatch(PageFacts(items=len(items)))
-    for item in items:
-        match reader.record(item):
-            case Record() as record:
-                batch.records.append(record)
-            case Rejection() as rejection:
-                batch.rejections.append(rejection)
+    for found in map(reader.record, items):
+        if isinstance(found, Record):
+            batch.records.append(found)
+        else:
+            batch.rejections.append(found)
     return batch
 
 
@@ -161,7 +160,7 @@ def _inside_window(call: CallSpec, batch: FetchedBatch, window: Window) -> Fetch
     the window belongs to the next one.
     """
     if call.response.updated_at_from_window:
-        batch.records = [replace(record, updated_at=window.start) for record in batch.records]
+        batch.records = [record._replace(updated_at=window.start) for record in batch.records]
         return batch
     inside = [record for record in batch.records if record.updated_at and window.contains(record.updated_at)]
     batch.outside = len(batch.records) - len(inside)

@@ -32,6 +32,8 @@ class Progress:
     items_of_pass: int = 0
     # of the ids of the page before: a page with the same ids is no new one
     page_hash: str | None = None
+    # how many items the source counted on the page before
+    total: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
     observed_max: datetime | None = None
     # why the slice cannot become complete
@@ -58,6 +60,7 @@ def resume(pagination: PaginationSpec, slice_spec: Mapping[str, Any], last: Row[
         pass_no=stats["pass"],
         items_of_pass=stats.get("itemsOfPass", 0),
         page_hash=stats.get("pageHash"),
+        total=stats.get("total"),
     )
     if hint is None or not hint["token"]:
         return progress
@@ -78,19 +81,41 @@ def begin_again(slice_spec: Mapping[str, Any], progress: Progress) -> Progress:
         passes_of_this_run=progress.passes_of_this_run + 1,
         items_of_pass=0,
         page_hash=None,
+        total=None,
     )
 
 
-def lacks_items(spec: Spec, progress: Progress, total: int | None) -> bool:
-    """Whether a slice that came to its end misses pages of a source that counts the pages itself.
+def missing_items(spec: Spec, progress: Progress, total: int | None) -> str | None:
+    """What a slice that came to its end misses: fewer items were listed than its source counts.
 
-    Such a source sends the next page also when an answer was lost on its way and is asked for again.
+    A source that counts the pages itself sends the next one also when an answer was lost on its way and is asked for
+    again. One that is asked by offset may send a page that is short or empty although more follow.
     """
+    if progress.position is not None or progress.incomplete or total is None:
+        return None
     pagination = spec.pagination
-    if progress.position is not None or progress.incomplete or total is None or spec.operation is Operation.UPDATE:
-        return False
     keeps_place = pagination.type is PaginationType.TOKEN and pagination.repeated_token is RepeatedToken.CONTINUES
-    return keeps_place and progress.items_of_pass < total
+    if spec.operation is Operation.UPDATE or not (keeps_place or _is_counted_by_offset(spec)):
+        return None
+    listed = progress.items_of_pass
+    return f"the source counts {total} items and listed {listed} of them" if listed < total else None
+
+
+def moved_items(spec: Spec, progress: Progress, total: int | None) -> str | None:
+    """Why the place of a page cannot be trusted: items came or went since the page before.
+
+    Each of them moves all later ones by one, and the one at the border of two pages is then on neither of them.
+    """
+    before = progress.total
+    if before is None or total is None or before == total or progress.incomplete or not _is_counted_by_offset(spec):
+        return None
+    return f"the source counted {before} items on one page and {total} on the next"
+
+
+def _is_counted_by_offset(spec: Spec) -> bool:
+    """Whether pages are places in a list of which the source also tells the length: that of this slice alone."""
+    by_offset = spec.pagination.type in (PaginationType.OFFSET, PaginationType.PAGE)
+    return by_offset and spec.window.supports_updated_since and spec.operation is not Operation.UPDATE
 
 
 def refuse_repeated_page(progress: Progress, position: PagePosition, page_hash: str | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from platform_defs.expressions.errors import UnreadableTime
 from platform_defs.expressions.instants import InstantReader, compile_instants
@@ -17,8 +17,7 @@ from platform_defs.ingest.spec.model import CallSpec, OutputField, PaginationSpe
 MAX_PROVIDER_ID = 512
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     provider_id: str
     updated_at: datetime | None
     document: Any
@@ -47,8 +46,10 @@ class ResponseReader:
         self._updated, self._updated_path = _optional_path(response.updated_at_path), response.updated_at_path
         self._times: InstantReader = compile_instants(response.updated_at_formats or ("AUTO",), response.timezone)
         paths = [(field.name, compile_path(field.path)) for field in output]
-        # name in the record, name in the item where the path is nothing else, and the path
-        self._output = [(name, path.name, path.first) for name, path in paths]
+        # names in the record, and the names in the item of those fields whose path is nothing else
+        self._names, self._plain_names = [name for name, _ in paths], [path.name for _, path in paths]
+        self._walked = [(name, path.first) for name, path in paths if path.name is None]
+        self._all = [(name, path.first) for name, path in paths]
         self._has_more = _optional_path(None if pagination is None else pagination.has_more_path)
         self._total = _optional_path(None if pagination is None else pagination.total_path)
         self._next_token = _optional_path(None if pagination is None else pagination.next_token_path)
@@ -111,12 +112,15 @@ class ResponseReader:
         return value.lower() if self._ignores_case else value
 
     def _mapped(self, item: Any) -> Any:
-        if not self._output:
+        if not self._names:
             return item
         if not isinstance(item, dict):
-            return {name: first(item) for name, _, first in self._output}
-        get = item.get
-        return {name: first(item) if plain is None else get(plain) for name, plain, first in self._output}
+            return {name: first(item) for name, first in self._all}
+        # all fields in their order, and then those again that are not simply a field of the item
+        record = dict(zip(self._names, map(item.get, self._plain_names), strict=True))
+        for name, first in self._walked:
+            record[name] = first(item)
+        return record
 
 
 def check_body(call: CallSpec, document: Any) -> None:
@@ -145,6 +149,8 @@ def _first(path: Path | None, document: Any) -> Any:
 
 
 def _as_text(value: Any) -> str | None:
+    if type(value) is str:
+        return value.strip() or None
     if isinstance(value, bool) or value is None or isinstance(value, Mapping | list):
         return None
     return str(value).strip() or None

@@ -1,32 +1,32 @@
 """Commits a batch: records, outbox, quarantine and the batch's own row, all of them or none."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
-from platform_defs.canonical import canonical_hash, canonical_hash_of_texts
+from platform_defs.canonical import canonical_hash
 from platform_defs.ingest.codes import BatchStatus, Operation
 from platform_defs.ingest.execution.leases import LeasedTask, fence
+from platform_defs.ingest.execution.outbox import publish
 from platform_defs.ingest.execution.pages import PagePosition
 from platform_defs.ingest.execution.reading import Record, Rejection
 from platform_defs.ingest.identity import id_number
 from platform_defs.ingest.planning.signals import close_signals
 from platform_defs.ingest.spec.model import Spec
-from platform_defs.ingest.spec.snapshot import instant_text
-from platform_defs.store.tables.ingest import ing_outbox, ing_record, ing_record_quarantine, ing_task_run_batch
-from platform_defs.store.types import JsonText
+from platform_defs.store.driver import Prepared
+from platform_defs.store.engine import dump_json
+from platform_defs.store.tables.ingest import ing_record, ing_record_quarantine, ing_task_run_batch
 from platform_defs.store.upsert import Upsert, upsert
 
-INSERTED = "RECORD_INSERTED"
-UPDATED = "RECORD_UPDATED"
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _record = ing_record.c
 # compiled once: they run for every page
-_STORED = (
+_STORED = Prepared(
     select(_record.provider_id, _record.updated_at, _record.expr_hash)
     .where(
         _record.provenance_code == bindparam("source"),
@@ -36,6 +36,12 @@ _STORED = (
     .order_by(_record.provider_id)
     .with_for_update()
 )
+_BATCH_COLUMNS = (
+    *("run_id", "task_id", "slice_id", "plan_id", "expr_hash", "provenance_code", "operation_code", "batch_no"),
+    *("page_no", "page_size", "before_token", "before_token_hash", "after_token", "next_url"),
+    *("request_digest", "response_digest", "idempotent_key", "record_count", "status_code", "committed_at", "stats"),
+)
+_ADD_BATCH = Prepared(insert(ing_task_run_batch).values({name: bindparam(name) for name in _BATCH_COLUMNS}))
 _STORE_RECORDS = Upsert(
     ing_record,
     key=("provenance_code", "endpoint_name", "provider_id"),
@@ -43,7 +49,6 @@ _STORE_RECORDS = Upsert(
     # asked once more: a record that did not exist a moment ago may have been stored by another slice meanwhile
     when=lambda incoming: incoming.updated_at >= _record.updated_at,
 )
-_PUBLISH_CHANGES = Upsert(ing_outbox, key=("idempotent_key",), update="nothing")
 
 
 @dataclass(frozen=True)
@@ -109,14 +114,31 @@ def commit_batch(
     }
     inserted = sum(provider_id not in before for provider_id in changed)
     counts = ChangeCounts(inserted, len(changed) - inserted, len(batch.records) - len(changed))
-    batch_id = _insert_batch(connection, spec, leased, batch, counts, task.expr_hash, now)
+    try:
+        batch_id = _insert_batch(connection, spec, leased, batch, counts, task.expr_hash, now)
+    except IntegrityError:
+        # a transaction runs again whose commit got no answer, although it was done: what stands is read
+        return _committed_before(connection, leased, batch)
     _store(connection, spec, changed, leased.run_id, batch_id, mapping, now)
-    _publish(connection, spec, changed, before, leased.run_id, batch_id, mapping)
+    publish(connection, spec, changed, before, leased.run_id, batch_id, mapping, now)
     _set_aside(connection, spec, leased, batch, batch_id, task)
     if spec.operation is Operation.UPDATE:
         _note_checked(connection, spec, batch.asked_ids, now)
         close_signals(connection, spec.provenance_code, spec.endpoint_name, batch.asked_ids, asked_at)
     return CommittedBatch(batch_id, counts)
+
+
+def _committed_before(connection: Connection, leased: LeasedTask, batch: Batch) -> CommittedBatch:
+    table = ing_task_run_batch.c
+    query = select(table.id, table.stats).where(table.idempotent_key == _keys(leased, batch)[1])
+    found = connection.execute(query).one()
+    return CommittedBatch(found.id, ChangeCounts(*(found.stats[each.name] for each in fields(ChangeCounts))))
+
+
+def _keys(leased: LeasedTask, batch: Batch) -> tuple[str, str]:
+    """The page's place in its pass over the slice, and that of the task: no later attempt commits it again."""
+    place = canonical_hash([batch.pass_no, batch.position.hash()])
+    return place, canonical_hash([leased.task_id, place])
 
 
 def _insert_batch(
@@ -129,8 +151,7 @@ def _insert_batch(
     now: datetime,
 ) -> int:
     position, following = batch.position, batch.following
-    # one run may come to the same page again, when it begins the slice again
-    place = canonical_hash([batch.pass_no, position.hash()])
+    place, key = _keys(leased, batch)
     row = {
         "run_id": leased.run_id,
         "task_id": leased.task_id,
@@ -148,15 +169,13 @@ def _insert_batch(
         "next_url": None if following is None else following.url,
         "request_digest": dict(batch.request_digest),
         "response_digest": dict(batch.response_digest),
-        # of the task and not of the run: what one attempt committed, no later one commits again
-        "idempotent_key": canonical_hash([leased.task_id, place]),
+        "idempotent_key": key,
         "record_count": len(batch.records),
         "status_code": BatchStatus.SUCCEEDED,
         "committed_at": now,
         "stats": _stats(batch, counts),
     }
-    (batch_id,) = connection.execute(insert(ing_task_run_batch), row).inserted_primary_key or (0,)
-    return int(batch_id)
+    return int(_ADD_BATCH.run(connection, row).lastrowid or 0)
 
 
 def _with_time(record: Record, before: Mapping[str, tuple[datetime, str | None]]) -> Record:
@@ -167,7 +186,7 @@ def _with_time(record: Record, before: Mapping[str, tuple[datetime, str | None]]
     if record.updated_at is not None:
         return record
     stored = before.get(record.provider_id)
-    return replace(record, updated_at=UNKNOWN_TIME if stored is None else stored[0])
+    return record._replace(updated_at=UNKNOWN_TIME if stored is None else stored[0])
 
 
 def _newest_of_each(records: Sequence[Record]) -> dict[str, Record]:
@@ -185,20 +204,12 @@ def _time(record: Record) -> datetime:
     return record.updated_at
 
 
-def _mine(spec: Spec, ids: Sequence[str]) -> ColumnElement[bool]:
-    return and_(
-        _record.provenance_code == spec.provenance_code,
-        _record.endpoint_name == spec.endpoint_name,
-        _record.provider_id.in_(ids),
-    )
-
-
 def _stored_versions(connection: Connection, spec: Spec, ids: Sequence[str]) -> dict[str, tuple[datetime, str | None]]:
     """Locked, so that what is counted and published as a change is one."""
     if not ids:
         return {}
     named = {"source": spec.provenance_code, "endpoint": spec.endpoint_name, "ids": ids}
-    rows = connection.execute(_STORED, named)
+    rows = _STORED.run(connection, named).rows
     return {provider_id: (updated_at, expr_hash) for provider_id, updated_at, expr_hash in rows}
 
 
@@ -219,60 +230,36 @@ def _store(
     mapping: str,
     now: datetime,
 ) -> None:
-    rows = [
+    # in this order on every executor, so that two of them do not wait for each other
+    ids = sorted(changed)
+    records = [changed[provider_id] for provider_id in ids]
+    _STORE_RECORDS.run_columns(
+        connection,
         {
+            "provider_id": ids,
+            "id_number": [id_number(provider_id) for provider_id in ids],
+            "updated_at": [record.updated_at for record in records],
+            "record": [_json_text(record.document) for record in records],
+        },
+        same={
             "provenance_code": spec.provenance_code,
             "endpoint_name": spec.endpoint_name,
-            "provider_id": provider_id,
-            "id_number": id_number(provider_id),
-            "updated_at": record.updated_at,
-            "record": _json_text(record.document),
             "expr_hash": mapping,
             "run_id": run_id,
             "batch_id": batch_id,
+            "created_at": now,
             "modified_at": now,
-        }
-        for provider_id, record in sorted(changed.items())
-    ]
-    _STORE_RECORDS.run(connection, rows)
+        },
+        ready=("record",),
+    )
 
 
-def _json_text(document: Any) -> Any:
-    """The document as it is stored; one that the fast encoder does not know is left to the database's own."""
+def _json_text(document: Any) -> str:
+    """The document as it is stored; one that the fast encoder does not know is left to the store's own."""
     try:
-        return JsonText(orjson.dumps(document).decode())
+        return orjson.dumps(document).decode()
     except TypeError:
-        return document
-
-
-def _publish(
-    connection: Connection,
-    spec: Spec,
-    changed: Mapping[str, Record],
-    before: Mapping[str, Any],
-    run_id: int,
-    batch_id: int,
-    mapping: str,
-) -> None:
-    """Events for downstream systems: which record changed and to which version; the record itself is in its table."""
-    rows = []
-    for provider_id, record in changed.items():
-        updated_at = instant_text(_time(record))
-        payload = {"providerId": provider_id, "updatedAt": updated_at, "exprHash": mapping}
-        version = [spec.provenance_code, spec.endpoint_name, provider_id, updated_at, mapping]
-        rows.append(
-            {
-                "provenance_code": spec.provenance_code,
-                "endpoint_name": spec.endpoint_name,
-                "provider_id": provider_id,
-                "event_type": UPDATED if provider_id in before else INSERTED,
-                "payload": _json_text(payload),
-                "idempotent_key": canonical_hash_of_texts(version),
-                "run_id": run_id,
-                "batch_id": batch_id,
-            }
-        )
-    _PUBLISH_CHANGES.run(connection, rows)
+        return dump_json(document)
 
 
 def _set_aside(connection: Connection, spec: Spec, leased: LeasedTask, batch: Batch, batch_id: int, task: Any) -> None:
@@ -312,7 +299,9 @@ def _set_aside(connection: Connection, spec: Spec, leased: LeasedTask, batch: Ba
 
 def _note_checked(connection: Connection, spec: Spec, ids: Sequence[str], now: datetime) -> None:
     if ids:
-        connection.execute(update(ing_record).where(_mine(spec, ids)).values(refresh_checked_at=now))
+        mine = and_(_record.provenance_code == spec.provenance_code, _record.endpoint_name == spec.endpoint_name)
+        asked = and_(mine, _record.provider_id.in_(ids))
+        connection.execute(update(ing_record).where(asked).values(refresh_checked_at=now))
 
 
 def _stats(batch: Batch, counts: ChangeCounts) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One attempt at a task: page after page from where the last committed batch ended, until its slice is done."""
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select
 
-from platform_defs.ingest.codes import ErrorLevel, Operation, TaskStatus
+from platform_defs.ingest.codes import ErrorLevel, Operation, RunStatus, TaskStatus
 from platform_defs.ingest.cursors.advance import Lineage
 from platform_defs.ingest.cursors.operations import advance_after
 from platform_defs.ingest.errors import LeaseLost, ResponseError
@@ -28,7 +29,8 @@ from platform_defs.ingest.execution.progress import (
     FetchFailed,
     Progress,
     begin_again,
-    lacks_items,
+    missing_items,
+    moved_items,
     refuse_repeated_page,
     resume,
     run_stats,
@@ -38,7 +40,7 @@ from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.splitting import split_task
 from platform_defs.ingest.planning.slices import ids_of
 from platform_defs.store.engine import read, transact
-from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task_run_batch
+from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task_run, ing_task_run_batch
 
 # After so many attempts in a row without a new batch a task is given up: its plan is then PARTIAL.
 MAX_ATTEMPTS = 5
@@ -69,8 +71,9 @@ class TaskRun:
         try:
             status = self._fetch_slice()
         except LeaseLost as error:
+            # or this one has ended it, in a transaction whose commit got no answer: the cursor moves in either case
             _log.warning("task %d is left to another executor: %s", self.leased.task_id, error)
-            return None
+            status = None
         except ResponseError as error:
             status = self._fail(error)
         self._advance_cursor()
@@ -97,11 +100,15 @@ class TaskRun:
             facts = fetched.facts
             if position.number == 1 and self._is_split(slice_spec, facts):
                 return TaskStatus.SUCCEEDED
+            if moved := moved_items(self.snapshot.spec, progress, facts.total):
+                progress = self._begin_again_or_note(slice_spec, progress, moved)
+                if not progress.incomplete:
+                    continue
             refuse_repeated_page(progress, position, fetched.page_hash)
             self._note_incomplete(progress, facts)
             self._commit(slice_spec, progress, fetched, asked_at)
-            if lacks_items(self.snapshot.spec, progress, facts.total):
-                progress = self._begin_again_or_note(slice_spec, progress, facts.total)
+            if missing := missing_items(self.snapshot.spec, progress, facts.total):
+                progress = self._begin_again_or_note(slice_spec, progress, missing)
         status = TaskStatus.PARTIAL if progress.incomplete else TaskStatus.SUCCEEDED
         self._end(status, progress, "INCOMPLETE" if progress.incomplete else None, progress.incomplete)
         return status
@@ -112,12 +119,11 @@ class TaskRun:
         last = select(ing_task_run_batch).where(batch.task_id == self.leased.task_id).order_by(batch.id.desc()).limit(1)
         return connection.execute(mine).one(), connection.execute(last).one_or_none()
 
-    def _begin_again_or_note(self, slice_spec: Mapping[str, Any], progress: Progress, total: int | None) -> Progress:
-        missing = f"the source counts {total} items and listed {progress.items_of_pass} of them"
+    def _begin_again_or_note(self, slice_spec: Mapping[str, Any], progress: Progress, reason: str) -> Progress:
         if progress.passes_of_this_run < MAX_PASSES:
-            _log.warning("task %d begins again from its window: %s", self.leased.task_id, missing)
+            _log.warning("task %d begins again from its window: %s", self.leased.task_id, reason)
             return begin_again(slice_spec, progress)
-        progress.incomplete = f"{missing}, also when it was asked {MAX_PASSES} times"
+        progress.incomplete = f"{reason}, also when it was asked {MAX_PASSES} times"
         return progress
 
     def _fetch(self, slice_spec: Mapping[str, Any], position: PagePosition) -> FetchedBatch:
@@ -199,7 +205,7 @@ class TaskRun:
         )
         progress.position, progress.batch_no = following, batch.batch_no
         progress.batches_of_this_run += 1
-        progress.items_of_pass, progress.page_hash = batch.items_of_pass, batch.page_hash
+        progress.items_of_pass, progress.page_hash, progress.total = batch.items_of_pass, batch.page_hash, batch.total
         progress.counts.update(fetched.counts)
         progress.counts.update(vars(committed.counts))
         times = [record.updated_at for record in fetched.records if record.updated_at is not None]
@@ -230,7 +236,7 @@ class TaskRun:
             self._stop(progress)
             return None
         _log.warning("task %d: %s %s: %s", self.leased.task_id, error.level, error.code, error)
-        attempts = 1 if progress.batches_of_this_run else self.leased.attempt_no
+        attempts = 1 if progress.batches_of_this_run else 1 + read(self.engine, self._failed_before)
         if error.level is ErrorLevel.TRANSIENT and attempts < MAX_ATTEMPTS:
             self._wait(error, progress, attempts)
             return None
@@ -239,6 +245,18 @@ class TaskRun:
             self._block(error)
         self._end(status, progress, error.code, str(error))
         return status
+
+    def _failed_before(self, connection: Connection) -> int:
+        """How many attempts right before this one brought nothing because of the source.
+
+        Attempts before the task was given up and asked for again do not count, nor do those whose executor died.
+        """
+        run = ing_task_run.c
+        query = select(run.status_code, run.stats).where(run.task_id == self.leased.task_id)
+        before = query.where(run.attempt_no < self.leased.attempt_no, run.status_code != RunStatus.CANCELLED)
+        rows = connection.execute(before.order_by(run.attempt_no.desc()).limit(MAX_ATTEMPTS)).all()
+        fruitless = (row.status_code == RunStatus.FAILED and (row.stats or {}).get("pagesVisited") == 0 for row in rows)
+        return sum(itertools.takewhile(bool, fruitless))
 
     def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> None:
         now = self.clock()

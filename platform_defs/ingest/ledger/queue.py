@@ -1,17 +1,20 @@
 """How the queue of tasks stands: what waits, what is worked on, and what nobody works on."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from sqlalchemy import Engine, func, select
 
-from platform_defs.ingest.codes import TaskStatus
-from platform_defs.ingest.execution.leases import is_blocked
+from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
+from platform_defs.ingest.execution.picking import is_blocked
 from platform_defs.store.engine import ATTEMPTS, read
-from platform_defs.store.tables.ingest import ing_signal, ing_task
+from platform_defs.store.tables.ingest import ing_plan, ing_signal, ing_task
 
 # Source, endpoint, operation and state.
 QueueKey = tuple[str, str, str, str]
+OPEN_STATES = (TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING)
+# Nobody works on these until their window or bucket, which is not complete, is asked for again.
+GIVEN_UP = (TaskStatus.FAILED, TaskStatus.PARTIAL)
 
 
 def is_forgotten(engine: Engine, now: datetime, *, waiting_for: timedelta) -> bool:
@@ -30,7 +33,7 @@ def is_forgotten(engine: Engine, now: datetime, *, waiting_for: timedelta) -> bo
     query = (
         select(ing_task.c.id)
         .where(
-            ing_task.c.status_code.in_([TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING]),
+            ing_task.c.status_code.in_(OPEN_STATES),
             func.coalesce(ing_task.c.leased_until, ing_task.c.scheduled_at) < now - waiting_for,
             ing_task.c.scheduled_at < now - waiting_for,
             ~is_blocked(),
@@ -41,12 +44,13 @@ def is_forgotten(engine: Engine, now: datetime, *, waiting_for: timedelta) -> bo
     return read(engine, lambda connection: connection.execute(query).first()) is not None
 
 
-def count_tasks(engine: Engine, *, attempts: int = ATTEMPTS) -> Mapping[QueueKey, int]:
-    """Tasks that are not over, by source, endpoint, operation and state."""
+def count_tasks(
+    engine: Engine, *, states: Collection[TaskStatus] = OPEN_STATES, attempts: int = ATTEMPTS
+) -> Mapping[QueueKey, int]:
+    """Tasks in these states, by source, endpoint, operation and state."""
     task = ing_task.c
     columns = (task.provenance_code, task.endpoint_name, task.operation_code, task.status_code)
-    open_states = [TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING]
-    query = select(*columns, func.count()).where(task.status_code.in_(open_states)).group_by(*columns)
+    query = select(*columns, func.count()).where(task.status_code.in_(states)).group_by(*columns)
     rows = read(engine, lambda connection: connection.execute(query).all(), attempts=attempts)
     return {(row[0], row[1], row[2], row[3]): row[4] for row in rows}
 
@@ -65,3 +69,16 @@ def buckets_with_signals(engine: Engine, provenance_code: str, endpoint_name: st
         .distinct()
     )
     return sorted(read(engine, lambda connection: connection.execute(query).scalars().all()))
+
+
+def buckets_begun_since(engine: Engine, provenance_code: str, endpoint_name: str, since: datetime) -> set[int]:
+    """Update buckets whose plan is not complete and has changed since then: they are at work, or failed just now."""
+    plan = ing_plan.c
+    query = select(plan.slice_params).where(
+        plan.provenance_code == provenance_code,
+        plan.endpoint_name == endpoint_name,
+        plan.operation_code == Operation.UPDATE,
+        plan.status_code.in_([status for status in PlanStatus if status.is_open]),
+        plan.updated_at >= since,
+    )
+    return {params["bucket"] for params in read(engine, lambda connection: connection.execute(query).scalars().all())}

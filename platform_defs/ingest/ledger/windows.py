@@ -55,6 +55,8 @@ class PlanReport:
     # None for an update bucket, which has its number instead
     window: Window | None
     bucket: int | None
+    # of how many
+    buckets: int | None
     status: PlanStatus
     totals: Mapping[str, int] = field(default_factory=dict)
     pages: int = 0
@@ -88,12 +90,35 @@ def window_states(
     return found
 
 
-def open_windows(engine: Engine, provenance_code: str, endpoint_name: str, operation: Operation) -> list[WindowState]:
-    """Windows that were planned and are not complete, with the reason: what the check `complete` fails for."""
+def open_windows(
+    engine: Engine, provenance_code: str, endpoint_name: str, operation: Operation, *, begins: datetime | None = None
+) -> list[WindowState]:
+    """Windows that were planned and are not complete, with the reason: what the check `complete` fails for.
+
+    Left out are windows of another size, from before the Registry was changed, that complete ones cover by now, and
+    those before the endpoint's windows begin: no partition is left by which they could be completed.
+    """
     states = window_states(engine, provenance_code, endpoint_name, operation).values()
-    found = [state for state in states if state.status is not PlanStatus.COMPLETED]
+    complete = [state for state in states if state.status is PlanStatus.COMPLETED]
+    found = [
+        state
+        for state in states
+        if state.status is not PlanStatus.COMPLETED
+        and (begins is None or state.window.end > begins)
+        and not _is_covered(state, complete)
+    ]
     reasons = _reasons(engine, [state.plan_id for state in found[:MOST_REASONS]])
     return [replace(state, reason=reasons.get(state.plan_id)) for state in found]
+
+
+def _is_covered(state: WindowState, complete: Sequence[WindowState]) -> bool:
+    later = [each.window for each in complete if each.plan_id > state.plan_id and each.window.start < state.window.end]
+    reached = state.window.start
+    for window in sorted(later):
+        if window.start > reached:
+            return False
+        reached = max(reached, window.end)
+    return reached >= state.window.end
 
 
 def _reasons(engine: Engine, plan_ids: Sequence[int]) -> dict[int, str]:
@@ -142,6 +167,7 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
         Operation(plan.operation_code),
         None if plan.window_from is None else Window(plan.window_from, plan.window_to),
         (plan.slice_params or {}).get("bucket"),
+        (plan.slice_params or {}).get("buckets"),
         PlanStatus(plan.status_code),
         totals,
         pages=len(batches),

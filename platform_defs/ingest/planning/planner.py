@@ -1,7 +1,8 @@
 """Plans a window or an update bucket: its plan, slices and tasks in one transaction, once however often it is asked.
 
 An open plan is continued: what failed or ended incomplete is queued again, with the snapshot that the plan has. A plan
-that is over gives a new generation, which fetches everything again.
+that is over gives a new generation, which fetches everything again; so does one that ended incomplete, if the Registry
+has changed since then, or else what was corrected there would never be used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -153,6 +154,7 @@ def insert_tasks(connection: Connection, plan: Row[Any], slices: Sequence[Row[An
                 "idempotent_key": keys.task_key(draft, operation, Trigger(params["trigger"]), task_params),
                 "expr_hash": each.expr_hash,
                 "priority": PRIORITIES[operation],
+                "max_concurrent": spec.max_concurrent_slices,
                 "status_code": TaskStatus.QUEUED,
                 "scheduled_at": now,
             }
@@ -176,7 +178,9 @@ def _plan(
     def work(connection: Connection) -> PlannedWork:
         latest = _latest_generation(connection, prefix)
         if latest is not None and PlanStatus(latest.status_code).is_open:
-            return _continue_plan(connection, latest, now)
+            if not _is_outdated(connection, latest, compiled.spec):
+                return _continue_plan(connection, latest, now)
+            _cancel_plan(connection, latest.id)
         generation = 1 if latest is None else latest.slice_params["generation"] + 1
         row = _plan_row(compiled, values, prefix, generation, schedule_instance_id, trigger, drafts)
         # two planners at the same moment: the second one finds the first one's plan and continues it
@@ -200,6 +204,31 @@ def _latest_generation(connection: Connection, prefix: str) -> Row[Any] | None:
     first, behind = f"{prefix}:g", f"{prefix}:h"
     query = select(ing_plan).where(key >= first, key < behind).order_by(ing_plan.c.id.desc()).limit(1)
     return connection.execute(query.with_for_update()).one_or_none()
+
+
+def _is_outdated(connection: Connection, plan: Row[Any], spec: Spec) -> bool:
+    """Whether the plan ended incomplete by a snapshot that is no longer what the Registry says.
+
+    While a task of it waits or is worked on, whatever the Registry says now changes nothing in it.
+    """
+    if plan.spec_fingerprint == spec_fingerprint(spec):
+        return False
+    piece, task = ing_plan_slice.c, ing_task.c
+    left = (
+        select(piece.id)
+        .outerjoin_from(ing_plan_slice, ing_task, task.slice_id == piece.id)
+        .where(piece.plan_id == plan.id, piece.status_code != SliceStatus.SPLIT)
+        .where(task.id.is_(None) | task.status_code.not_in([status for status in TaskStatus if status.is_final]))
+        .limit(1)
+    )
+    return connection.execute(left).first() is None
+
+
+def _cancel_plan(connection: Connection, plan_id: int) -> None:
+    """Another generation takes the place of what was not done."""
+    connection.execute(update(ing_plan).where(ing_plan.c.id == plan_id).values(status_code=PlanStatus.CANCELLED))
+    undone = (ing_task.c.plan_id == plan_id) & ing_task.c.status_code.in_(_UNFINISHED)
+    connection.execute(update(ing_task).where(undone).values(status_code=TaskStatus.CANCELLED))
 
 
 def _continue_plan(connection: Connection, plan: Row[Any], now: datetime) -> PlannedWork:

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine, select, update
 
 from platform_defs.ingest.identity import id_number
+from platform_defs.ingest.spec.compiler import find_update_endpoint, read_rows
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_record_quarantine, ing_signal
 from platform_defs.store.upsert import upsert
@@ -15,6 +16,23 @@ DONE = "DONE"
 QUARANTINE = "quarantine"
 _KEY = ("provenance_code", "endpoint_name", "provider_id")
 _AT_ONCE = 500
+
+
+def ask_again(
+    engine: Engine,
+    provenance_code: str,
+    endpoint_name: str,
+    provider_ids: Sequence[str],
+    *,
+    reason: str | None,
+    requested_by: str,
+    now: datetime,
+) -> int:
+    """Adds signals for somebody outside; raises UnknownEndpoint where no update would ever look at them."""
+    endpoint = find_update_endpoint(read_rows(engine, now, provenance_code), provenance_code, endpoint_name)
+    # as they are stored: asked for as somebody wrote it, a DOI would not be known again in the answer
+    ids = [each.lower() for each in provider_ids] if endpoint["id_case_ignored"] else provider_ids
+    return add_signals(engine, provenance_code, endpoint_name, ids, reason=reason, requested_by=requested_by, now=now)
 
 
 def add_signals(

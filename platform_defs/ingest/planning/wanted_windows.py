@@ -11,12 +11,23 @@ from platform_defs.ingest.spec.model import Spec
 def wanted_windows(
     spec: Spec, watermark: datetime | None, start: datetime | None, end: datetime | None, now: datetime
 ) -> list[Window]:
-    """Windows that share time with [start, end). Without both a harvest takes what is due since its watermark."""
+    """Windows that share time with [start, end). Without both a harvest takes what is due since its watermark.
+
+    Raises PlanError where a time was given and there is no such window: nothing to do would look like all is done.
+    """
     grid, stable = WindowGrid.of(spec.window), now - spec.window.safety_lag
     if start is None and end is None and spec.operation is Operation.HARVEST:
         return due_windows(spec.window, watermark, now)
-    touching = grid.windows_touching(start or grid.start, end or stable)
-    return [window for window in touching if end is not None or window.end <= stable]
+    first, until = start or grid.start, end or stable
+    if start is not None and first >= until:
+        raise PlanError(f"expected a begin before the end, got {first:%F %T} and {until:%F %T} UTC")
+    touching = grid.windows_touching(first, until)
+    found = [window for window in touching if end is not None or window.end <= stable]
+    if not found and (start is not None or end is not None):
+        asked = f"between {first:%F %T} and {until:%F %T} UTC"
+        names = f"{spec.provenance_code}/{spec.endpoint_name}"
+        raise PlanError(f"no window of {names} is over {asked}: they begin on {grid.start:%F %T}, each is {grid.size}")
+    return found
 
 
 def parse_instant(text: str, name: str) -> datetime:

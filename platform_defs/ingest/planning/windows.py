@@ -97,6 +97,13 @@ class WindowGrid:
         return self.size % day == timedelta(0) and self.start.time() == _EPOCH.time()
 
 
+def is_partition_size(size: timedelta) -> bool:
+    """Whether a cron expression can say when such windows begin: a week, a day, or hours of which a day has a whole
+    number."""
+    hour, day, week = ALIGNMENTS["hour"], ALIGNMENTS["day"], ALIGNMENTS["week"]
+    return size in (day, week) or (size >= hour and not size % hour and not day % size)
+
+
 def align_down(instant: datetime, align: str) -> datetime:
     """The last multiple of the alignment at or before the instant."""
     origin, step = _ORIGINS.get(align, _EPOCH), ALIGNMENTS[align]

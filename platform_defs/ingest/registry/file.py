@@ -18,8 +18,10 @@ from platform_defs.ingest.registry.sections import (
     Section,
     data_columns,
     default_value,
+    field_name,
     key_columns,
 )
+from platform_defs.ingest.registry.values import LONGEST_NAME, NAME, NAME_RULE, Reader
 from platform_defs.ingest.spec.merging import Finding
 from platform_defs.store.tables.registry import reg_expr_field_dict, reg_provenance
 from platform_defs.yaml_lines import Fields, NotYaml, Problem, line_of, read_document
@@ -99,6 +101,12 @@ class RegistryFile:
                 return row.line
         return next((row.line for row in self.sources if row.values["provenance_code"] == code), 1)
 
+    def problem_of(self, code: str, endpoint: str, operation: str, finding: Finding) -> Problem:
+        """A finding as somebody understands it who wrote the file: at its line, by the name of its field."""
+        name = field_name(finding.table, finding.column)
+        place = f"{name} ({finding.endpoint})" if finding.endpoint else name
+        return Problem(self.line_of(code, endpoint, operation, finding), f"{code}: {place}: {finding.text}")
+
     def with_changes(self, *, code: str | None, base_url: str | None, start: datetime | None) -> "RegistryFile":
         """The file's source under another code, at another address, or with windows from another start."""
         changed: dict[str, Any] = {} if code is None else {"provenance_code": code}
@@ -111,6 +119,8 @@ class RegistryFile:
             file.problems.append(
                 Problem(1, f"another code needs a file with one source, this one has {len(self.sources)}")
             )
+        if code is not None and (NAME.fullmatch(code) is None or len(code) > LONGEST_NAME):
+            file.problems.append(Problem(1, f"another code: {code!r}: {NAME_RULE}, at most {LONGEST_NAME} characters"))
         if base_url is not None:
             for source in file.codes:
                 file.rows = with_base_url(file.rows, source, base_url)
@@ -173,12 +183,14 @@ def _read_source(node: yaml.Node, file: RegistryFile) -> None:
         node, "source", file.problems, ("code", "name"), (*optional, *_SCOPED, "operations", "endpoints")
     )
     values, lines = _read_values(fields, SOURCE_FIELDS)
-    code = values.get("provenance_code")
-    if code is None:
+    if not fields.nodes:
         return
+    # a source without a code of its own is read all the same: all of its problems are told at once
+    code = values.get("provenance_code", f"?{fields.line}")
     if code in file.codes:
         fields.problem(fields.line, f"code: {code} is there twice")
     complete = {"timezone_default": "UTC", "is_active": True, "base_url_default": None, "docs_url": None, **values}
+    complete["provenance_code"] = code
     file.sources.append(FileRow(reg_provenance, {"provenance_name": code, **complete}, fields.line, lines))
     _read_scope(fields, file, code, None)
     for endpoint in fields.items("endpoints"):
@@ -188,10 +200,10 @@ def _read_source(node: yaml.Node, file: RegistryFile) -> None:
 def _read_endpoint(node: yaml.Node, file: RegistryFile, code: str) -> None:
     fields = Fields.of(node, "endpoint", file.problems, ENDPOINT.required, (*ENDPOINT.optional, *_SCOPED, "operations"))
     values, lines = _read_values(fields, ENDPOINT.fields)
-    name = values.get("endpoint_name")
-    if name is None:
+    if not fields.nodes:
         return
-    scope = {"provenance_code": code, "operation_type": ALL}
+    name = values.get("endpoint_name", f"?{fields.line}")
+    scope = {"provenance_code": code, "operation_type": ALL, "endpoint_name": name}
     file.rows.append(FileRow(ENDPOINT.table, {**scope, **values}, fields.line, lines))
     _read_scope(fields, file, code, name)
 
@@ -226,12 +238,12 @@ def _read_row(node: yaml.Node, file: RegistryFile, name: str, section: Section, 
         file.rows.append(FileRow(section.table, {**scope, **values}, fields.line, lines))
 
 
-def _read_values(fields: Fields, readers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+def _read_values(fields: Fields, readers: Mapping[str, Reader]) -> tuple[dict[str, Any], dict[str, int]]:
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    for name, read in readers.items():
+    for name, reader in readers.items():
         if name in fields.nodes:
-            found = read(fields, name)
+            found = reader.read(fields, name)
             values |= found
             lines |= dict.fromkeys(found, line_of(fields.nodes[name]))
     return values, lines
@@ -255,9 +267,9 @@ def _complete(row: FileRow, file: RegistryFile) -> FileRow:
     broader = list(_broader_rows(row, file.rows))
     values = _completed(row.table, row.values, [each.values for each in broader])
     for column in data_columns(row.table):
-        if values[column.name] is None and not column.nullable:
-            name = "type" if column.name == "pagination_mode_code" else column.name
-            file.problems.append(Problem(row.line, f"{name} is missing"))
+        # an endpoint's own fields are asked for when it is read
+        if values[column.name] is None and not column.nullable and row.table is not ENDPOINT.table:
+            file.problems.append(Problem(row.line, f"{field_name(row.table.name, column.name)} is missing"))
     return replace(row, values=values)
 
 

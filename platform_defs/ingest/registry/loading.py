@@ -69,7 +69,7 @@ def load(engine: Engine, file: RegistryFile, *, now: datetime) -> list[Change]:
         moment = _apply(connection, changes, now)
         rows = read_registry(connection, moment, file.codes)
         problems = [
-            Problem(file.line_of(code, endpoint, operation, finding), f"{code}: {finding}")
+            file.problem_of(code, endpoint, operation, finding)
             for code in file.codes
             for endpoint, operation, finding in findings_of_source(rows, code, moment)
         ]

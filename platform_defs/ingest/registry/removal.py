@@ -60,9 +60,13 @@ def forget_sources(engine: Engine, codes: Collection[str]) -> None:
     def work(connection: Connection) -> None:
         for table in _LEDGER:
             connection.execute(delete(table).where(table.c.provenance_code.in_(codes)))
+        keys = [f"ingest:{code}" for code in codes]
         for gates in (rate_gate, rate_gate_lease):
-            keys = [gates.c.gate_key.like(f"ingest:{code}%") for code in codes]
-            connection.execute(delete(gates).where(or_(*keys)))
+            # of the source itself, or of one of its endpoints or credentials: another code may begin with this one
+            own = [
+                or_(gates.c.gate_key == key, gates.c.gate_key.startswith(f"{key}:", autoescape=True)) for key in keys
+            ]
+            connection.execute(delete(gates).where(or_(*own)))
 
     transact(engine, work)
     # Readers of the outbox have noted ids, which must not become those of other rows.

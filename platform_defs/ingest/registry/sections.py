@@ -250,6 +250,16 @@ SECTIONS: tuple[Section, ...] = (ENDPOINT, *CONFIGURATIONS.values(), *LISTS.valu
 EFFECTIVE_TABLES: tuple[Table, ...] = tuple(section.table for section in SECTIONS)
 
 
+def field_name(table: str, column: str) -> str:
+    """How a file names what a column holds, such as `window.safety_lag`; the column where no field fills it."""
+    named = {"": ENDPOINT, **CONFIGURATIONS, **LISTS}
+    for prefix, section in named.items():
+        for name, reader in section.fields.items():
+            if section.table.name == table and column in reader.columns:
+                return f"{prefix}.{name}" if prefix else name
+    return f"{table}.{column}"
+
+
 def data_columns(table: Table) -> list[Column[Any]]:
     """The columns whose values a file decides."""
     return [column for column in table.columns if column.name not in _BOOKKEEPING]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,8 +10,14 @@ import yaml
 
 from platform_defs.yaml_lines import Fields, line_of
 
-# Reads one field of a mapping of the file; what it returns goes into columns of a row.
-Reader = Callable[[Fields, str], Mapping[str, Any]]
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads one field of a mapping of the file: its values for these columns of a row."""
+
+    columns: tuple[str, ...]
+    read: Callable[[Fields, str], Mapping[str, Any]]
+
 
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h|d|w)")
 _MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -19,6 +26,10 @@ UNIT_SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 
 _INT = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 SECRET_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:\S.*")
+# Names are parts of keys of assets and tables.
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+NAME_RULE = "expected a letter, then letters, digits, '_' or '-'"
+LONGEST_NAME = 64
 _LARGEST_INTEGER_COLUMN = 2**31 - 1
 
 
@@ -27,18 +38,17 @@ def text(column: str, longest: int | None = None) -> Reader:
         found = fields.text(name, longest=longest, plain=True)
         return {} if found is None else {column: found.value}
 
-    return read
+    return Reader((column,), read)
 
 
-def name_text(column: str, longest: int = 64) -> Reader:
+def name_text(column: str, longest: int = LONGEST_NAME) -> Reader:
     """A name that is part of keys, partition names and URLs."""
 
     def read(fields: Fields, name: str) -> Mapping[str, Any]:
-        rule = "expected a letter, then letters, digits, '_' or '-'"
-        found = fields.matching_text(name, re.compile(r"[A-Za-z][A-Za-z0-9_-]*"), rule, longest=longest)
+        found = fields.matching_text(name, NAME, NAME_RULE, longest=longest)
         return {} if found is None else {column: found.value}
 
-    return read
+    return Reader((column,), read)
 
 
 def code(column: str) -> Reader:
@@ -49,7 +59,7 @@ def code(column: str) -> Reader:
         found = fields.matching_text(name, re.compile(r"[A-Za-z*][A-Za-z0-9_-]*"), rule, longest=32, plain=True)
         return {} if found is None else {column: found.value}
 
-    return read
+    return Reader((column,), read)
 
 
 def integer(column: str, *, least: int = 0, most: int = _LARGEST_INTEGER_COLUMN) -> Reader:
@@ -62,7 +72,7 @@ def integer(column: str, *, least: int = 0, most: int = _LARGEST_INTEGER_COLUMN)
             return {}
         return {column: int(found.value)}
 
-    return read
+    return Reader((column,), read)
 
 
 def number(column: str) -> Reader:
@@ -70,7 +80,7 @@ def number(column: str) -> Reader:
         found = fields.matching_text(name, _NUMBER, "expected a number that is not negative", plain=True)
         return {} if found is None else {column: float(found.value)}
 
-    return read
+    return Reader((column,), read)
 
 
 def flag(column: str) -> Reader:
@@ -78,7 +88,7 @@ def flag(column: str) -> Reader:
         found = fields.matching_text(name, re.compile("true|false"), "expected true or false", plain=True)
         return {} if found is None else {column: found.value == "true"}
 
-    return read
+    return Reader((column,), read)
 
 
 def duration(column: str, unit: str) -> Reader:
@@ -94,7 +104,7 @@ def duration(column: str, unit: str) -> Reader:
             return {}
         return {column: millis // _MILLIS[unit]}
 
-    return read
+    return Reader((column,), read)
 
 
 def size(value_column: str, unit_column: str) -> Reader:
@@ -110,7 +120,7 @@ def size(value_column: str, unit_column: str) -> Reader:
             return {}
         return {value_column: int(match["number"]), unit_column: _UNIT_CODES[match["unit"]]}
 
-    return read
+    return Reader((value_column, unit_column), read)
 
 
 def instant(column: str) -> Reader:
@@ -124,7 +134,7 @@ def instant(column: str) -> Reader:
             fields.problem(found.line, f"{name}: expected a day or a time such as 2024-01-01, got {found.value!r}")
             return {}
 
-    return read
+    return Reader((column,), read)
 
 
 def secret_reference(column: str) -> Reader:
@@ -139,14 +149,14 @@ def secret_reference(column: str) -> Reader:
             return {}
         return {column: found.value}
 
-    return read
+    return Reader((column,), read)
 
 
 def texts(column: str) -> Reader:
     def read(fields: Fields, name: str) -> Mapping[str, Any]:
         return {column: [found.value for found in fields.texts(name, longest=255)]} if name in fields.nodes else {}
 
-    return read
+    return Reader((column,), read)
 
 
 def statuses(column: str) -> Reader:
@@ -160,7 +170,7 @@ def statuses(column: str) -> Reader:
                 found.append(int(value))
         return {column: found} if name in fields.nodes else {}
 
-    return read
+    return Reader((column,), read)
 
 
 def text_map(column: str) -> Reader:
@@ -170,7 +180,7 @@ def text_map(column: str) -> Reader:
         node = fields.nodes.get(name)
         return {} if node is None else {column: read_text_map(fields, name, node)}
 
-    return read
+    return Reader((column,), read)
 
 
 def output_fields(column: str) -> Reader:
@@ -182,7 +192,7 @@ def output_fields(column: str) -> Reader:
             return {}
         return {column: [{"name": key, "path": path} for key, path in read_text_map(fields, name, node).items()]}
 
-    return read
+    return Reader((column,), read)
 
 
 def json_value(column: str) -> Reader:
@@ -192,7 +202,7 @@ def json_value(column: str) -> Reader:
         node = fields.nodes.get(name)
         return {} if node is None else {column: _as_json(node)}
 
-    return read
+    return Reader((column,), read)
 
 
 def id_range(lowest: str, highest: str) -> Reader:
@@ -207,7 +217,7 @@ def id_range(lowest: str, highest: str) -> Reader:
             return {}
         return {lowest: int(found[0]), highest: int(found[1])}
 
-    return read
+    return Reader((lowest, highest), read)
 
 
 def read_text_map(fields: Fields, name: str, node: yaml.Node) -> dict[str, str]:

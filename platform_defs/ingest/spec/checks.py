@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from platform_defs.ingest.codes import CursorType, Operation, PaginationType
-from platform_defs.ingest.planning.windows import ALIGNMENTS, MAX_WINDOWS, WindowGrid
+from platform_defs.ingest.planning.windows import ALIGNMENTS, MAX_WINDOWS, WindowGrid, is_partition_size
 from platform_defs.ingest.registry.rows import RegistryRows
 from platform_defs.ingest.spec.credentials import secret_is_present
 from platform_defs.ingest.spec.dictionary_checks import check_codes
@@ -18,7 +18,6 @@ from platform_defs.ingest.spec.template_checks import check_templates
 from platform_defs.store.tables import registry as tables
 
 LONGEST_TIMEOUT_MS = 120_000
-SMALLEST_WINDOW = timedelta(hours=1)
 MOST_ATTEMPTS = 20
 LOWEST_RATE = 0.1
 # a bucket is a partition in the UI
@@ -108,8 +107,9 @@ def _check_window(draft: Draft, now: datetime, findings: Findings) -> None:
     if spec.align not in ALIGNMENTS:
         return  # the dictionary of alignments reports it
     step = ALIGNMENTS[spec.align]
-    if spec.size < SMALLEST_WINDOW:
-        findings.add(table, "window_size_value", f"expected an hour or more, got {spec.size}")
+    if not is_partition_size(spec.size):
+        expected = "expected 1h, 2h, 3h, 4h, 6h, 8h, 12h, 1d or 1w, the sizes that partitions of the UI may have"
+        findings.add(table, "window_size_value", f"{expected}, got {spec.size}")
     if spec.size <= timedelta(0) or spec.size % step:
         expected = f"expected a whole multiple of the alignment ({spec.align}), got {spec.size}"
         findings.add(table, "window_size_value", expected)
@@ -141,7 +141,7 @@ def _check_ordering(draft: Draft, findings: Findings) -> None:
     if spec.window.supports_updated_since or spec.operation is Operation.UPDATE:
         return
     if not _has_stable_order(draft):
-        expected = "expected a field and sort_stable, because the source cannot filter by time"
+        expected = "expected a field by which pages are sorted stably, because the source cannot filter by time"
         findings.add(tables.reg_prov_pagination_cfg, "sort_field_value", expected)
     if spec.search is not None and spec.search.response.updated_at_path is None:
         expected = "expected a JSONPath, because records can only be filtered here"

@@ -110,13 +110,20 @@ def searchable_endpoints(rows: RegistryRows) -> list[tuple[str, str]]:
 
 def find_endpoint(rows: RegistryRows, code: str, name: str, operation: Operation) -> Row:
     if not _is_active(rows, code):
-        known = ", ".join(sorted(each for each in rows.sources if _is_active(rows, each))) or "none"
-        raise UnknownEndpoint(f"no active source has the code {code!r}; there are {known}")
+        raise UnknownEndpoint(f"no active source has the code {code!r}; `platform registry list` shows all")
     found = rows.scoped(reg_prov_endpoint_def, code, name, operation)
     if not found:
         known = ", ".join(sorted({row["endpoint_name"] for row in rows.of(reg_prov_endpoint_def, code)})) or "none"
         raise UnknownEndpoint(f"source {code} has no endpoint {name!r}; it has {known}")
     return found[-1]
+
+
+def find_update_endpoint(rows: RegistryRows, code: str, name: str) -> Row:
+    """The endpoint's row; raises UnknownEndpoint where its records cannot be asked for by their ids."""
+    endpoint = find_endpoint(rows, code, name, Operation.UPDATE)
+    if endpoint["linked_endpoint_name"] is None:
+        raise UnknownEndpoint(f"{code}/{name} has no update: its source cannot be asked for its records by their ids")
+    return endpoint
 
 
 def _is_active(rows: RegistryRows, code: str) -> bool:

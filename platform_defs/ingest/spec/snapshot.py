@@ -59,7 +59,7 @@ def duration_text(value: timedelta) -> str:
 
 def instant_text(value: datetime) -> str:
     """ISO 8601 in UTC with a Z: one text for each instant."""
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return (value if value.tzinfo is UTC else value.astimezone(UTC)).isoformat()[:-6] + "Z"
 
 
 def instant_of(text: str) -> datetime:
@@ -67,6 +67,8 @@ def instant_of(text: str) -> datetime:
 
 
 def _to_json(value: Any) -> Any:
+    if value is None or type(value) in (str, int, bool, float):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {_camel_case(each.name): _to_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, StrEnum):
@@ -114,6 +116,7 @@ def _field_types(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
+@cache
 def _camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)

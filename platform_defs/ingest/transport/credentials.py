@@ -16,7 +16,7 @@ from sqlalchemy import Engine, Row, select
 
 from platform_defs.errors import SettingsError
 from platform_defs.http_door.door import Door
-from platform_defs.http_door.errors import DoorError
+from platform_defs.http_door.errors import DoorError, Exhausted, HeldBack, TransientError
 from platform_defs.http_door.policy import Passage
 from platform_defs.ingest.codes import AuthType, ErrorLevel, Location
 from platform_defs.ingest.errors import ResponseError
@@ -116,7 +116,10 @@ class Credential:
             return self._token
 
     def _fetch_token(self) -> tuple[str, float]:
-        """By the client-credentials grant, through the same door as every other request."""
+        """By the client-credentials grant, through the same door as every other request.
+
+        A token server that does not answer is waited for like its source; one that refuses is a matter for an operator.
+        """
         row = self._credential_row()
         form = {"grant_type": "client_credentials", "client_id": self._resolved(row.client_id_ref)}
         form |= {"client_secret": self._secret()} | ({"scope": row.oauth_scope} if row.oauth_scope else {})
@@ -126,7 +129,11 @@ class Credential:
             return str(answer["access_token"]), float(answer.get("expires_in") or DEFAULT_TOKEN_S)
         except (DoorError, ValueError, KeyError, TypeError) as error:
             reason = str(error) if isinstance(error, DoorError) else "the answer holds no access_token"
-            raise fatal("NO_TOKEN", f"no OAuth2 token for {self.auth.credential_alias!r}: {reason}") from None
+            message = f"no OAuth2 token for {self.auth.credential_alias!r}: {reason}"
+            if isinstance(error, HeldBack | Exhausted | TransientError):
+                until = error.until if isinstance(error, HeldBack) else None
+                raise ResponseError(ErrorLevel.TRANSIENT, "NO_TOKEN", message, not_before=until) from None
+            raise fatal("NO_TOKEN", message) from None
 
 
 def _with_key(request: httpx.Request, auth: AuthSpec, secret: str) -> httpx.Request:

@@ -43,38 +43,24 @@ class HttpSource:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         deadline_s: float = 300.0,
     ) -> None:
-        self._spec = spec
+        self.spec = spec
         self._door = door
         self._now = now
         calls = [call for call in (spec.search, spec.detail) if call is not None]
-        self._calls = {id(call): CompiledCall.of(call, spec) for call in calls}
-        self._passage = _passage(spec, deadline_s)
-        self._credential = Credential(engine, spec.auth, door, self._passage)
+        passage = _passage(spec, deadline_s)
+        credential = Credential(engine, spec.auth, door, passage)
+        self._calls = {
+            id(call): (CompiledCall.of(call, spec), _passage_of(call, spec, passage, credential)) for call in calls
+        }
 
     def fetch(
         self, call: CallSpec, names: Mapping[str, Any], *, url: str | None = None, cancel: threading.Event
     ) -> Fetched:
-        compiled, now = self._calls[id(call)], self._now()
+        (compiled, passage), now = self._calls[id(call)], self._now()
         request = compiled.request(names, now) if url is None else compiled.next_page(url, names, now)
-        digest = request_digest(request)
-        http, body = call.http, _BodyReader(call)
-        passage = replace(
-            self._passage,
-            timeouts=Timeouts(
-                http.connect_timeout_ms / 1000, http.read_timeout_ms / 1000, http.total_timeout_ms / 1000
-            ),
-            route=Route(http.tls_verify, http.proxy_url),
-            redirects=Redirects() if http.redirects else None,
-            cost=call.permit_cost,
-            # a search that is sent as a form changes nothing at the source
-            is_repeatable=True,
-            prepare=self._credential.prepare,
-            renews_on_401=self._spec.auth.type is AuthType.OAUTH2,
-            judge=body.judge,
-            cancel=cancel,
-        )
+        digest, body = request_digest(request), _BodyReader(call)
         try:
-            exchange = self._door.send(request, passage)
+            exchange = self._door.send(request, replace(passage, judge=body.judge, cancel=cancel))
         except DoorError as error:
             raise self._graded(error, call, names) from None
         document = body.document_of(exchange.response)
@@ -164,6 +150,21 @@ def _passage(spec: Spec, deadline_s: float) -> Passage:
             retry_after_cap_s=None if retry.retry_after_cap_ms is None else retry.retry_after_cap_ms / 1000,
         ),
         deadline_s=deadline_s,
+    )
+
+
+def _passage_of(call: CallSpec, spec: Spec, passage: Passage, credential: Credential) -> Passage:
+    http = call.http
+    return replace(
+        passage,
+        timeouts=Timeouts(http.connect_timeout_ms / 1000, http.read_timeout_ms / 1000, http.total_timeout_ms / 1000),
+        route=Route(http.tls_verify, http.proxy_url),
+        redirects=Redirects() if http.redirects else None,
+        cost=call.permit_cost,
+        # a search that is sent as a form changes nothing at the source
+        is_repeatable=True,
+        prepare=credential.prepare,
+        renews_on_401=spec.auth.type is AuthType.OAUTH2,
     )
 
 

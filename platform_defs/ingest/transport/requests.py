@@ -32,6 +32,7 @@ class CompiledCall:
     """The templates of one endpoint, compiled once for a snapshot; immutable and shared by all threads."""
 
     call: CallSpec
+    base: httpx.URL
     path: UrlPathTemplate
     query: CompiledFields
     # used instead of `query` while a window is cut into ranges of ids
@@ -54,6 +55,7 @@ class CompiledCall:
         body = call.http.body_template
         return cls(
             call,
+            httpx.URL(call.http.base_url),
             compile_url_path(_joined_path(call), functions=functions),
             _query(call, call.params, functions, policy),
             ranged,
@@ -67,8 +69,7 @@ class CompiledCall:
         try:
             fields = self.query_with_id_range if names.get("idRange") and self.query_with_id_range else self.query
             pairs, headers = fields.render(context), dict(self.headers.render(context))
-            base = httpx.URL(http.base_url)
-            url = base.copy_with(raw_path=self.path.render(context).encode())
+            path = self.path.render(context)
             content = None if self.body is None else self.body.encode(context)
         except RenderError as error:
             raise ResponseError(ErrorLevel.REQUEST, "CANNOT_RENDER", f"{self.call.endpoint_name}: {error}") from None
@@ -76,11 +77,13 @@ class CompiledCall:
             headers.setdefault("Content-Type", http.content_type or JSON)
         query = encode_pairs(pairs)
         longest = http.post_above_url_length
-        if content is None and longest is not None and len(str(url)) + len(query) > longest:
-            return httpx.Request("POST", url, headers=headers | {"Content-Type": FORM}, content=query.encode())
-        if query:
-            url = url.copy_with(query=query.encode())
-        return httpx.Request(http.method, url, headers=headers, content=content)
+        if content is None and longest is not None and len(str(self._url(path))) + len(query) > longest:
+            headers |= {"Content-Type": FORM}
+            return httpx.Request("POST", self._url(path), headers=headers, content=query.encode())
+        return httpx.Request(http.method, self._url(path, query), headers=headers, content=content)
+
+    def _url(self, path: str, query: str = "") -> httpx.URL:
+        return self.base.copy_with(raw_path=f"{path}?{query}".encode() if query else path.encode())
 
     def next_page(self, url: str, names: Mapping[str, Any], now: datetime) -> httpx.Request:
         """The request of a page whose address the source gave: on the same origin, or refused before it is sent."""
@@ -100,11 +103,17 @@ def request_digest(request: httpx.Request) -> dict[str, Any]:
     body = request.content
     return {
         "method": request.method,
-        "url": str(request.url.copy_with(query=None)),
+        "url": _without_query(str(request.url)),
         "query": [[name, value[:500]] for name, value in request.url.params.multi_items()],
         "headers": sorted(name for name in request.headers if name != "host"),
         "bodyHash": f"sha256:{sha256_hex(body.decode('utf-8', 'replace'))}" if body else None,
     }
+
+
+def _without_query(url: str) -> str:
+    """As a text: httpx would check every character of the URL once more."""
+    before, mark, fragment = url.partition("#")
+    return before.partition("?")[0] + mark + fragment
 
 
 def _joined_path(call: CallSpec) -> str:

@@ -85,6 +85,22 @@ def test_the_watermark_waits_for_the_window_that_is_missing(engine: Engine) -> N
     assert read_watermark(engine, SPEC) == GRID.window(3).end
 
 
+def test_a_start_that_is_moved_behind_the_watermark_lets_it_go_on_from_there(engine: Engine) -> None:
+    complete(engine, 0)
+    later = replace(SPEC, window=replace(SPEC.window, start=GRID.window(4).start))
+    complete(engine, 5, later)
+    assert read_watermark(engine, later) == GRID.window(0).end
+    complete(engine, 4, later)
+    assert read_watermark(engine, later) == GRID.window(5).end
+
+
+def test_a_start_that_is_moved_back_leaves_the_watermark_where_it_is(engine: Engine) -> None:
+    later = replace(SPEC, window=replace(SPEC.window, start=GRID.window(4).start))
+    complete(engine, 4, later)
+    complete(engine, 1)
+    assert read_watermark(engine, SPEC) == GRID.window(4).end
+
+
 def test_fetching_a_window_again_never_moves_the_watermark_back(engine: Engine) -> None:
     complete(engine, 0)
     complete(engine, 1)

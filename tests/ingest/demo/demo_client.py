@@ -7,16 +7,19 @@ from typing import Any
 
 import httpx
 
+from tests import loopback
+
 
 @dataclass(frozen=True)
 class DemoClient:
     url: str
 
     def get(self, path: str, **params: Any) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", params=params)
+        return loopback.get(f"{self.url}{path}", params=params)
 
     def control(self, **document: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = httpx.post(f"{self.url}/_control", json=document).raise_for_status().json()
+        told = loopback.post(f"{self.url}/_control", json=document).raise_for_status()
+        answer: dict[str, Any] = told.json()
         return answer
 
     def make_trouble(self, kind: str, **more: Any) -> None:

@@ -63,7 +63,7 @@ def kill_at(engine: Engine, demo: DemoClient, code: str, number: int, *, is_answ
     demo.make_trouble("hold", skip=number, path="/")
     process = start_harvest(engine, code, NOW)
     try:
-        until("the request", lambda: demo.requests()["held"] or process.exitcode is not None, 60)
+        until("the request", lambda: demo.requests()["held"] or process.exitcode is not None)
         assert process.exitcode is None
         if is_answered:
             # the next answer is held too: somewhere between the two the batch is read and committed

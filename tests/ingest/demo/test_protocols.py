@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-import httpx
 import pytest
 
 from platform_defs.demo_source.server import DemoSettings, running_server
+from tests import loopback
 from tests.ingest.demo.demo_client import DemoClient
 
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
@@ -48,7 +48,8 @@ def test_paging_beyond_the_cap_is_an_error_with_a_line_break_inside_its_text(dem
 def test_summaries_come_by_get_and_by_form_and_name_what_is_gone(demo: DemoClient) -> None:
     pmid = demo.records(DAY, DAY + timedelta(days=1))[0]["pmid"]
     by_get = demo.get("/entrez/eutils/esummary.fcgi", id=f"{pmid},1").json()["result"]
-    by_form = httpx.post(f"{demo.url}/entrez/eutils/esummary.fcgi", data={"id": f"{pmid},1"}).json()["result"]
+    url = f"{demo.url}/entrez/eutils/esummary.fcgi"
+    by_form = loopback.post(url, data={"id": f"{pmid},1"}).json()["result"]
     assert by_get == by_form
     assert by_get["uids"] == [pmid, "1"]
     assert by_get[pmid]["uid"] == pmid

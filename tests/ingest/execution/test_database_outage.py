@@ -2,22 +2,26 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
 
 from platform_defs.ingest.codes import PaginationType, PlanStatus
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.execution.leases import LEASE
+from platform_defs.ingest.execution.records import CommittedBatch
+from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.store import migrate
-from platform_defs.store.engine import open_engine
+from platform_defs.store.engine import open_engine, transact
+from platform_defs.store.tables.ingest import ing_outbox, ing_task_run, ing_task_run_batch
 from tests.conftest import STORES
 from tests.e2e.cut import Cable, cable
 from tests.ingest.execution.memory_source import MemorySource, item
 from tests.ingest.execution.test_executor import DAY, Clock, paged, stored
-from tests.ingest.planning.test_planner import plan
+from tests.ingest.planning.test_planner import plan, rows_of
 from tests.waiting import until
 
 on_servers = pytest.mark.parametrize("database_url", STORES[1:], indirect=True)
@@ -53,7 +57,7 @@ class Outage:
             self.mending.start()
 
     def _mend(self) -> None:
-        until("the executor to say that it waits", lambda: "waits up to" in self.caplog.text, 60)
+        until("the executor to say that it waits", lambda: "waits up to" in self.caplog.text)
         # its task is left to the lease, which runs out meanwhile
         self.clock.pass_by(LEASE * 2)
         self.line.mend()
@@ -75,6 +79,27 @@ def test_a_harvest_goes_on_after_its_database_was_away(way: Way, caplog: pytest.
     assert [count for count in asked.values() if count > 1] == [2]
 
 
+def test_a_batch_whose_commit_got_no_answer_is_read_and_not_written_twice(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is lost in the moment of a commit leaves open whether it was done: the work runs again."""
+
+    def twice(engine: Engine, work: Callable[[Connection], Any]) -> Any:
+        first = transact(engine, work)
+        return transact(engine, work) if isinstance(first, CommittedBatch) else first
+
+    monkeypatch.setattr("platform_defs.ingest.execution.task_run.transact", twice)
+    spec = paged(PaginationType.OFFSET)
+    planned = plan(engine, spec, DAY, Estimate())
+    source = MemorySource(spec.pagination, records(25))
+    states = Executor(engine, lambda spec: source, clock=Clock(), threads=1).drain_plans([planned.plan_id])
+    assert states == {planned.plan_id: PlanStatus.COMPLETED}
+    assert len(rows_of(engine, ing_task_run_batch)) == 3
+    assert len(rows_of(engine, ing_outbox)) == len(stored(engine)) == 25
+    [run] = rows_of(engine, ing_task_run)
+    assert (run.stats["inserted"], run.stats["skipped"]) == (25, 0)
+
+
 @on_servers
 def test_an_executor_that_serves_outlives_its_database(
     way: Way, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -88,10 +113,10 @@ def test_an_executor_that_serves_outlives_its_database(
     serving = threading.Thread(target=executor.serve)
     serving.start()
     try:
-        until("it to fail once", lambda: "the executor goes on after" in caplog.text, 60)
+        until("it to fail once", lambda: "the executor goes on after" in caplog.text)
         line.mend()
         plan(direct, spec, DAY)
-        until("the harvest to be done", lambda: len(stored(direct)) == 5, 60)
+        until("the harvest to be done", lambda: len(stored(direct)) == 5)
     finally:
         executor.cancel.set()
         serving.join()

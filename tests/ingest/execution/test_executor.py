@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, select, update
 
+from platform_defs.canonical import canonical_hash
 from platform_defs.ingest.codes import (
     ErrorLevel,
     Location,
@@ -26,7 +27,7 @@ from platform_defs.ingest.codes import (
 )
 from platform_defs.ingest.cursors.operations import read_watermark
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint
+from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint, why_not_asked
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.execution.leases import LEASE, fence, lease_tasks
 from platform_defs.ingest.execution.task_run import CANCELLED, EXPIRED_TOKEN, LONGEST_WAIT, MAX_ATTEMPTS
@@ -48,6 +49,7 @@ from platform_defs.store.tables.ingest import (
     ing_task_run,
     ing_task_run_batch,
 )
+from platform_defs.store.tables.registry import reg_provenance
 from tests.ingest.execution.memory_source import MemorySource, item
 from tests.ingest.planning.test_planner import NOW, SPEC, plan, rows_of
 
@@ -145,6 +147,24 @@ def test_materialising_a_finished_window_again_fetches_it_again(engine: Engine) 
         "RECORD_INSERTED": 15,
         "RECORD_UPDATED": 15,
     }
+
+
+def test_the_outbox_names_each_change_by_the_records_key_and_version(engine: Engine) -> None:
+    spec, at = paged(), DAY.start + timedelta(hours=1, microseconds=5)
+    strange = 'a "quoted" \\ Ü'
+    source = MemorySource(spec.pagination, [item(1, DAY.start), item(2, at) | {"id": strange}])
+    drain(engine, spec, source)
+    hash_of = {row.provider_id: row.expr_hash for row in rows_of(engine, ing_record)}
+    expected = {
+        name: {"providerId": name, "updatedAt": time, "exprHash": hash_of[name]}
+        for name, time in (("1", "2026-01-01T00:00:00Z"), (strange, "2026-01-01T01:00:00.000005Z"))
+    }
+    events = rows_of(engine, ing_outbox)
+    assert {row.provider_id: row.payload for row in events} == expected
+    for row in events:
+        version = [row.payload["updatedAt"], row.payload["exprHash"]]
+        key = [row.provenance_code, row.endpoint_name, row.provider_id, *version]
+        assert row.idempotent_key == canonical_hash(key)
 
 
 def test_an_older_or_equal_record_does_not_replace_the_stored_one(engine: Engine) -> None:
@@ -299,6 +319,21 @@ def test_a_source_that_is_away_is_tried_again_later_and_then_given_up(engine: En
     assert runner.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
 
 
+def test_a_task_that_is_asked_for_again_has_all_of_its_attempts_again(engine: Engine) -> None:
+    spec, clock = paged(), Clock()
+    source = MemorySource(spec.pagination, items_of(5), trouble=failing(ErrorLevel.TRANSIENT))
+    runner = executor(engine, source, clock)
+    for asked in range(1, 4):
+        plan(engine, spec, DAY, Estimate(), now=clock())
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            runner.drain_everything()
+            [task] = rows_of(engine, ing_task)
+            is_last = attempt == MAX_ATTEMPTS
+            assert (task.status_code == TaskStatus.PARTIAL) == is_last, f"asked {asked} times, attempt {attempt}"
+            clock.pass_by(timedelta(minutes=10))
+        assert len(source.requests) == asked * MAX_ATTEMPTS
+
+
 def test_a_refused_request_fails_its_task_and_the_rest_of_the_plan_goes_on(engine: Engine) -> None:
     spec = paged()
     source = MemorySource(spec.pagination, items_of(20), trouble=failing(ErrorLevel.REQUEST, "HTTP_400", times=1))
@@ -320,6 +355,20 @@ def test_a_fatal_error_blocks_the_endpoint_until_an_operator_allows_it_again(eng
     assert len(source.requests) == asked
     assert unblock_endpoint(engine, "made_up", "items")
     plan(engine, spec, DAY, Estimate(records_per_hour=20))
+    assert executor(engine, source).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+
+
+def test_tasks_of_a_source_that_is_not_active_wait_until_it_is(engine: Engine) -> None:
+    spec = paged()
+    source = MemorySource(spec.pagination, items_of(20))
+    row = {"provenance_code": "made_up", "provenance_name": "Made up", "is_active": False}
+    transact(engine, lambda connection: connection.execute(reg_provenance.insert().values(row)))
+    planned = plan(engine, spec, DAY, Estimate())
+    assert executor(engine, source).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.READY}
+    assert source.requests == []
+    assert "load its Registry file with `active: true`" in str(why_not_asked(engine, "made_up", "items"))
+    transact(engine, lambda connection: connection.execute(update(reg_provenance).values(is_active=True)))
+    assert why_not_asked(engine, "made_up", "items") is None
     assert executor(engine, source).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
 
 
@@ -412,6 +461,15 @@ def test_tasks_are_leased_urgent_ones_first_and_fairly_between_endpoints(engine:
     assert counts == {("items", "HARVEST"): 2, ("others", "HARVEST"): 2, ("items", "BACKFILL"): 2}
     more = lease_tasks(engine, "me", 100, now=NOW, per_partition=4)
     assert len(more) == 6, "no more than four of a partition at a time"
+
+
+def test_no_more_slices_of_an_endpoint_are_fetched_at_a_time_than_the_registry_says(engine: Engine) -> None:
+    busy = Estimate(records_per_hour=1000)
+    plan(engine, replace(SPEC, max_concurrent_slices=1), DAY, busy)
+    plan(engine, replace(SPEC, endpoint_name="others", max_concurrent_slices=6), DAY, busy)
+    taken = [*lease_tasks(engine, "me", 100, now=NOW), *lease_tasks(engine, "another", 100, now=NOW)]
+    endpoints = {row.id: row.endpoint_name for row in rows_of(engine, ing_task)}
+    assert Counter(endpoints[each.task_id] for each in taken) == {"items": 1, "others": 6}
 
 
 def test_no_task_is_leased_twice_by_executors_that_ask_at_once(engine: Engine) -> None:

@@ -103,6 +103,24 @@ def test_planning_an_open_window_again_changes_nothing_but_what_failed(engine: E
     assert {(task.status_code, task.lease_owner) for task in rows_of(engine, ing_task)} == {(TaskStatus.QUEUED, None)}
 
 
+def test_a_window_that_ended_incomplete_is_begun_anew_with_what_was_corrected_in_the_registry(engine: Engine) -> None:
+    first = plan(engine, estimate=Estimate())
+    assert end_tasks(engine, first.plan_id, TaskStatus.FAILED) is PlanStatus.PARTIAL
+    assert plan(engine, estimate=Estimate()).plan_id == first.plan_id, "nothing was corrected"
+    end_tasks(engine, first.plan_id, TaskStatus.FAILED)
+    assert SPEC.search is not None
+    http = replace(SPEC.search.http, path_template="/corrected")
+    corrected = replace(SPEC, search=replace(SPEC.search, http=http))
+    second = plan(engine, corrected, estimate=Estimate())
+    assert (second.generation, second.continued, second.queued) == (2, False, 1)
+    old, new = rows_of(engine, ing_plan)
+    assert (old.status_code, plan_spec(new)) == (PlanStatus.CANCELLED, corrected)
+    assert [task.status_code for task in rows_of(engine, ing_task)] == [TaskStatus.CANCELLED, TaskStatus.QUEUED]
+    assert plan(engine, SPEC, estimate=Estimate()).plan_id == second.plan_id, "a plan at work keeps its snapshot"
+    [state] = open_windows(engine, "made_up", "items", Operation.HARVEST)
+    assert state.plan_id == second.plan_id
+
+
 def test_a_finished_window_asked_for_again_is_a_new_generation_with_tasks_of_its_own(engine: Engine) -> None:
     first = plan(engine)
     assert end_tasks(engine, first.plan_id) is PlanStatus.COMPLETED
@@ -143,6 +161,20 @@ def test_a_plan_with_a_failed_task_ends_partial_and_its_window_stays_open(engine
     [state] = open_windows(engine, "made_up", "items", Operation.HARVEST)
     assert state.window == DAY
     assert plan_report(engine, planned.plan_id).unfinished == ("slice 1: FAILED",)
+
+
+def test_an_open_window_of_another_size_is_done_when_complete_ones_cover_it(engine: Engine) -> None:
+    failed = plan(engine, estimate=Estimate())
+    end_tasks(engine, failed.plan_id, TaskStatus.FAILED)
+    halves = [Window(DAY.start, DAY.start + DAY.size / 2), Window(DAY.start + DAY.size / 2, DAY.end)]
+    for half in halves:
+        assert [state.window for state in open_windows(engine, "made_up", "items", Operation.HARVEST)] == [DAY]
+        end_tasks(engine, plan(engine, window=half, estimate=Estimate()).plan_id)
+    assert open_windows(engine, "made_up", "items", Operation.HARVEST) == []
+    late = plan(engine, window=GRID.window(8), estimate=Estimate())
+    assert [state.plan_id for state in open_windows(engine, "made_up", "items", Operation.HARVEST)] == [late.plan_id]
+    start = GRID.window(9).start
+    assert open_windows(engine, "made_up", "items", Operation.HARVEST, begins=start) == [], "its partition is gone"
 
 
 def test_what_does_not_compile_leaves_its_reasons_with_the_trigger(engine: Engine) -> None:

@@ -59,6 +59,32 @@ def test_a_file_with_problems_is_refused_with_all_of_them(run: Run) -> None:
     assert run("list")[2].startswith("no sources yet; load a file or one of preset:crossref, ")
 
 
+def test_another_code_has_to_be_a_name_because_assets_are_called_by_it(run: Run) -> None:
+    assert run("load", "preset:crossref", "--code", "a b/c") == (
+        1,
+        "",
+        "preset:crossref:1: another code: 'a b/c': expected a letter, then letters, digits, '_' or '-',"
+        " at most 64 characters\n",
+    )
+    assert run("load", "preset:crossref", "--code", "a-b_c")[0] == 0
+
+
+def test_a_source_and_an_endpoint_without_a_good_name_hide_no_other_problem(run: Run) -> None:
+    bad = GOOD.replace("code: demo", "code: a b").replace("name: items", "name: 7").replace("size: 1d", "size: 1x")
+    Path("bad.yaml").write_text(bad.replace("method: GET", "methd: GET", 1))
+    told = run("load", "bad.yaml")[2].splitlines()
+    assert [line.split(": ")[0] for line in told] == [f"bad.yaml:{line}" for line in (2, 20, 31, 31, 33)]
+
+
+def test_a_spec_that_does_not_compile_is_told_by_the_names_of_the_file(run: Run) -> None:
+    Path("bad.yaml").write_text(GOOD.replace("      watermark_key: updated_at\n", "").replace("size: 1d", "size: 2d"))
+    assert run("load", "bad.yaml")[2].splitlines() == [
+        "bad.yaml:20: demo: window.size: expected 1h, 2h, 3h, 4h, 6h, 8h, 12h, 1d or 1w, the sizes that partitions of"
+        " the UI may have, got 2 days, 0:00:00",
+        "bad.yaml:30: demo: window.watermark_key: expected the field by which windows advance, such as updated_at",
+    ]
+
+
 def test_what_is_not_there_is_said_in_one_line(run: Run) -> None:
     assert run("show", "nobody") == (
         1,

@@ -221,19 +221,19 @@ def test_a_problem_of_an_endpoint_is_told_at_its_own_line(engine: Engine) -> Non
     with pytest.raises(RegistryFileError) as refused:
         load_text(engine, content)
     (problem,) = refused.value.problems
-    assert problem.startswith("sources.yaml:42: demo: reg_prov_retry_cfg.max_retry_times"), problem
+    assert problem.startswith("sources.yaml:42: demo: retry.max_retries: "), problem
 
 
 def test_a_problem_of_a_parameter_is_told_at_its_own_line(engine: Engine) -> None:
     with pytest.raises(RegistryFileError) as refused:
         load_text(engine, GOOD.replace("window.to, 'ISO'", "window.end, 'ISO'"))
     (problem,) = refused.value.problems
-    assert problem.startswith("sources.yaml:41: demo: reg_prov_api_param_map.expr_template (items)"), problem
+    assert problem.startswith("sources.yaml:41: demo: params.expr (items): "), problem
 
 
 def test_a_source_may_have_its_own_word_for_a_code(engine: Engine) -> None:
     word = GOOD.replace("type: OFFSET", "type: SKIP")
-    with pytest.raises(RegistryFileError, match="pagination_mode_code: expected one of OFFSET"):
+    with pytest.raises(RegistryFileError, match=r"pagination\.type: expected one of OFFSET"):
         load_text(engine, word)
     aliases = (
         "dictionaries:\n  - {type: pagination_mode, items: [{code: OFFSET, aliases: [{source: demo, code: SKIP}]}]}\n"

@@ -60,8 +60,9 @@ CASES: list[tuple[Table, dict[str, Any], dict[str, Any], str]] = [
     (PAGES, {"page_size_value": 300}, {}, "page_size_value: expected at most the source's 200, got 300"),
     (PAGES, {"max_pages_per_execution": 0}, {}, "max_pages_per_execution: expected 1 or more, got 0"),
     # 3: time and order
-    (WINDOW, {"supports_updated_since": False}, {}, "sort_field_value: expected a field and sort_stable"),
-    (WINDOW, {"window_size_unit_code": "MINUTE"}, {}, "window_size_value: expected an hour or more, got 0:01:00"),
+    (WINDOW, {"supports_updated_since": False}, {}, "sort_field_value: expected a field by which pages are sorted"),
+    (WINDOW, {"window_size_unit_code": "MINUTE"}, {}, "window_size_value: expected 1h, 2h, 3h, "),
+    (WINDOW, {"window_size_value": 2}, {}, "partitions of the UI may have, got 2 days, 0:00:00"),
     (WINDOW, {"calendar_align_to": "week"}, {}, "window_size_value: expected a whole multiple of the alignment (week)"),
     (WINDOW, {"min_window_size_unit_code": "WEEK"}, {}, "min_window_size_value: expected at most the size"),
     (WINDOW, {"max_window_span_seconds": 60}, {}, "max_window_span_seconds: expected at least the smallest size"),

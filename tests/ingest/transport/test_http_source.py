@@ -47,7 +47,7 @@ def opened(spec: Spec, engine: Engine, answer: Answer) -> Iterator[HttpSource]:
 
 
 def fetch(source: HttpSource, **more: Any) -> Fetched:
-    spec: Spec = source._spec
+    spec: Spec = source.spec
     assert spec.search is not None
     return source.fetch(spec.search, {**NAMES, **more.pop("names", {})}, cancel=threading.Event(), **more)
 
@@ -239,6 +239,21 @@ def test_a_secret_that_is_not_set_is_fatal_and_names_its_reference(engine: Engin
     error = refused(replace(paged_spec(), auth=auth), engine, lambda request: httpx.Response(200, json=GOOD))
     assert (error.level, error.code) == (ErrorLevel.FATAL, "NO_SECRET")
     assert "MADE_UP_KEY" in str(error)
+
+
+@pytest.mark.parametrize(("status", "level"), [(503, ErrorLevel.TRANSIENT), (400, ErrorLevel.FATAL)])
+def test_a_token_server_that_is_away_is_waited_for_and_one_that_refuses_is_fatal(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, status: int, level: ErrorLevel
+) -> None:
+    monkeypatch.setenv("MADE_UP_KEY", "s3cr3t")
+    monkeypatch.setenv("MADE_UP_ID", "me")
+    row = credential(engine, client_id_ref="env:MADE_UP_ID", token_url="https://source.test/token")
+    auth = AuthSpec(AuthType.OAUTH2, Location.HEADER, None, row, "cred", required=True)
+    spec = replace(paged_spec(), auth=auth, retry=replace(paged_spec().retry, initial_delay_ms=1, max_delay_ms=1))
+    with opened(spec, engine, lambda request: httpx.Response(status)) as source, pytest.raises(ResponseError) as told:
+        fetch(source)
+    assert (told.value.level, told.value.code) == (level, "NO_TOKEN")
+    assert f"no OAuth2 token for 'cred': POST https://source.test/token: status {status}" in str(told.value)
 
 
 def test_an_oauth2_token_is_fetched_once_and_renewed_when_it_is_refused(

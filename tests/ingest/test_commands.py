@@ -1,0 +1,78 @@
+"""`platform ingest`, as an operator types it: what is misspelt or cannot be done never looks like success."""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select
+
+from platform_defs.cli import main
+from platform_defs.store.engine import read
+from platform_defs.store.tables.ingest import ing_plan, ing_signal
+from tests.ingest.planning.test_planner import rows_of
+from tests.ingest.registry.making import GOOD, load_text
+
+Run = Callable[..., tuple[int, str]]
+START = datetime.now(UTC) - timedelta(days=3)
+
+
+@pytest.fixture
+def run(engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Exit code and the last line of stderr of `platform ingest …` over a Registry with the source demo."""
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    monkeypatch.setenv("PLATFORM_DB_URL", engine.url.render_as_string(hide_password=False))
+    content = GOOD.replace("start: 2026-01-01", f"start: {START:%F}")
+    for role in ("SEARCH", "DETAIL"):
+        content = content.replace(f"role: {role}", f"role: {role}\n        id_ignores_case: true")
+    load_text(engine, content, now=datetime.now(UTC))
+
+    def command(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["platform", "ingest", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), (capsys.readouterr().err.splitlines() or [""])[-1]
+
+    return command
+
+
+def test_a_range_without_windows_is_an_error_and_not_a_success(engine: Engine, run: Run) -> None:
+    code, told = run("run", "demo", "items", "--from", "2026-02-01", "--to", "2026-01-01")
+    assert (code, told) == (
+        1,
+        "platform: expected a begin before the end, got 2026-02-01 00:00:00 and 2026-01-01 00:00:00 UTC",
+    )
+    code, told = run("run", "demo", "items", "--from", "2020-01-01", "--to", "2020-01-05")
+    assert (code, told.startswith("platform: no window of demo/items is over between 2020-01-01")) == (1, True)
+    assert f"they begin on {START:%F}" in told
+    assert rows_of(engine, ing_plan) == []
+
+
+def test_an_option_that_would_be_left_out_is_refused(engine: Engine, run: Run) -> None:
+    assert run("run", "demo", "items", "--operation", "update", "--from", "2026-01-01") == (
+        2,
+        "Error: an update has buckets and no windows: use --bucket instead of --from and --to",
+    )
+    assert run("run", "demo", "items", "--bucket", "1")[0] == 2
+    code, told = run("run", "demo", "items", "--operation", "update", "--bucket", "4096")
+    assert (code, told.startswith("platform: --bucket: expected 0 to ")) == (1, True)
+    assert rows_of(engine, ing_plan) == []
+
+
+@pytest.mark.parametrize("command", [("windows",), ("unblock",), ("signal", "1"), ("run",)])
+def test_a_name_that_is_misspelt_is_told(run: Run, command: tuple[str, ...]) -> None:
+    name, *more = command
+    assert run(name, "dmeo", "items", *more) == (
+        1,
+        "platform: no active source has the code 'dmeo'; `platform registry list` shows all",
+    )
+    assert run(name, "demo", "itmes", *more) == (1, "platform: source demo has no endpoint 'itmes'; it has item, items")
+
+
+def test_a_signal_is_for_an_endpoint_with_an_update_and_for_the_id_as_it_is_stored(engine: Engine, run: Run) -> None:
+    code, told = run("signal", "demo", "item", "1")
+    assert (code, told.startswith("platform: demo/item has no update")) == (1, True)
+    assert run("signal", "demo", "items", "10.1000/ABC")[0] == 0
+    [signal] = read(engine, lambda connection: connection.execute(select(ing_signal)).all())
+    assert signal.provider_id == "10.1000/abc"
