@@ -8,6 +8,8 @@ time; "repeating" events come from a few jobs whose runs say the same again, as 
 import argparse
 import os
 import random
+import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
@@ -72,15 +74,23 @@ def servers() -> Iterator[Place]:
     server = make_url(require("mysql")).set(drivername="mysql+mysqlconnector", database=None)
     server = server.update_query_dict({"ssl_disabled": "true"})
     name = f"platform_bench_{uuid.uuid4().hex[:12]}"
-    administration = create_engine(server, isolation_level="AUTOCOMMIT")
-    with administration.connect() as connection, tempfile.TemporaryDirectory() as folder:
-        connection.execute(text(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"))
-        try:
-            with _prepared(server.set(database=name), Path(folder), require("neo4j")) as place:
-                yield place
-        finally:
-            connection.execute(text(f"DROP DATABASE {name}"))
-    administration.dispose()
+    _administer(server, f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            _prepared(server.set(database=name), Path(folder), require("neo4j")) as place,
+        ):
+            yield place
+    finally:
+        _administer(server, f"DROP DATABASE {name}")
+
+
+def _administer(server: URL, statement: str) -> None:
+    """On a connection of its own, because the server may be restarted in between."""
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
 
 
 @contextmanager
@@ -240,6 +250,26 @@ def report_wide(api: Serving, place: Place, seconds: float) -> None:
     print(f"   16 clients alone        {calm}")
     print(f"   beside {WIDE_CLIENTS} with wide events {busy}")
     print(f"  p99 / alone              {busy.p99_ms / calm.p99_ms:8.2f}   (aim: at most 2)")
+    wide_ms = 1000 * sum(beside.times) / max(len(beside.times), 1)
+    refused = f", {len(beside.failed)} not 201" if beside.failed else ""
+    print(f"   the wide events         {len(beside.times) / seconds:8.1f} events/s   mean {wide_ms:6.0f} ms{refused}")
+    with burning():
+        burnt = measure(api.url, place.key, load, 16, seconds)
+    print(f"   beside a busy processor {burnt}")
+    print(
+        f"  p99 / alone              {burnt.p99_ms / calm.p99_ms:8.2f}   (what competition for processors alone costs)"
+    )
+
+
+@contextmanager
+def burning() -> Iterator[None]:
+    """A process that keeps one processor busy, as the merging of wide events and its stores do."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import random
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count, cycle, islice
 from pathlib import Path
@@ -39,13 +39,15 @@ class Measured:
         return f"{self.rate:8.0f} events/s   p50 {self.p50_ms:6.1f} ms   p99 {self.p99_ms:6.1f} ms{failed}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Beside:
-    """Load of another tenant that runs beside the measured one and is not measured."""
+    """Load of another tenant that runs beside the measured one. times, failed: of the last measurement."""
 
     load: "Load"
     key: str
     clients: int
+    times: list[float] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
 
 
 def corpus() -> list[dict[str, Any]]:
@@ -142,7 +144,10 @@ def measure(
 
     def drive(count: int, seconds: float) -> tuple[list[float], list[int], float, float]:
         requests = load.requests(count, places[0].netloc, key)
-        others = [] if beside is None else beside.load.requests(int(seconds * 200), places[0].netloc, beside.key)
+        others, other_times, other_failed = list[bytes](), list[float](), list[int]()
+        if beside is not None:
+            others = beside.load.requests(int(seconds * 200), places[0].netloc, beside.key)
+            beside.times, beside.failed = other_times, other_failed
         times: list[float] = []
         failed: list[int] = []
 
@@ -154,7 +159,7 @@ def measure(
                     for place in islice(cycle(places), clients)
                 ),
                 *(
-                    _client(str(place.hostname), int(place.port or 0), others, until, [], [])
+                    _client(str(place.hostname), int(place.port or 0), others, until, other_times, other_failed)
                     for place in islice(cycle(places), 0 if beside is None else beside.clients)
                 ),
             )
@@ -174,6 +179,22 @@ def measure(
         len(failed),
         processor * 1000 / len(times),
     )
+
+
+def count_refused(api: str, key: str, load: Load, clients: int, seconds: float) -> tuple[int, int]:
+    """Posts without any warm-up; returns how many requests were answered, and how many of them were not accepted."""
+    place = urlsplit(api)
+    requests = load.requests(int(seconds * 1000), place.netloc, key)
+    times: list[float] = []
+    failed: list[int] = []
+
+    async def main() -> None:
+        until = time.perf_counter() + seconds
+        target = (str(place.hostname), int(place.port or 0))
+        await asyncio.gather(*(_client(*target, requests, until, times, failed) for _ in range(clients)))
+
+    asyncio.run(main())
+    return len(times), len(failed)
 
 
 def warm_up(api: str, key: str, load: Load) -> None:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 SCHEMA_TIMEOUT_S = 60
 # A server that has just started needs seconds for what takes milliseconds later.
-REHEARSAL_TIMEOUT_S = 30
+REHEARSAL_TIMEOUT_S = 60
 # of two processes that create the same constraint at once, one gets this error in spite of IF NOT EXISTS
 _SCHEMA_RACE = "AlreadyExists"
 _TIMED_OUT = ("TransactionTimedOut", "TransactionTimedOutClientConfiguration", "LockClientStopped", "Terminated")

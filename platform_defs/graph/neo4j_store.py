@@ -28,6 +28,7 @@ T = TypeVar("T")
 ROWS_PER_STATEMENT = 1000
 NODES_PER_PAGE = 1000
 NODES_PER_DELETE = 5000
+_KINDS = sorted(KNOWLEDGE_KINDS)
 _ALL_TYPES = "|".join(sorted(EDGE_TYPES))
 _LINK_TYPES = "|".join(sorted(EDGE_TYPES - HIERARCHY_TYPES))
 
@@ -111,17 +112,10 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
 
     def _upsert_nodes(self, tx: ManagedTransaction, changes: Mapping[str, NodeChange]) -> None:
         self._locked_node = None
-        by_kind: dict[str, list[str]] = defaultdict(list)
-        for id, change in changes.items():
-            by_kind[change.kind or KNOWLEDGE].append(id)
-        for kind, ids in sorted(by_kind.items()):
-            label = TENANT if kind == TENANT else KNOWLEDGE
-            rows = self._node_rows(changes, ids)
-            self._run_over_rows(tx, cypher.UPSERT_NODES, rows, label=label, kind=kind)
-            if kind in KNOWLEDGE_KINDS:
-                others = sorted(KNOWLEDGE_KINDS - {kind})
-                for some in chunks(ids, ROWS_PER_STATEMENT):
-                    self._execute(tx, cypher.REMOVE_OTHER_KINDS, {"others": ":".join(others)}, ids=some, kinds=others)
+        for label, ids in self._by_label(changes):
+            rows = [row | {"kind": changes[str(row["id"])].kind or label} for row in self._node_rows(changes, ids)]
+            for some in chunks(rows, ROWS_PER_STATEMENT):
+                self._execute(tx, cypher.UPSERT_NODES, {"label": label}, rows=some, kinds=_KINDS)
         self._set_vectors(tx, changes)
 
     def _patch_nodes(self, tx: ManagedTransaction, changes: Mapping[str, NodeChange]) -> list[str]:
@@ -234,7 +228,7 @@ class Neo4jStore(BatchStore[ManagedTransaction]):
         return [(label, some) for label, some in ((KNOWLEDGE, assets), (TENANT, own)) if some]
 
     def _by_edge_form(self, keys: Sequence[EdgeKey]) -> list[tuple[dict[str, str], list[int]]]:
-        """Positions of the keys, grouped by edge type and labels: Cypher does not take these as parameters."""
+        """Positions of the keys, grouped by edge type and labels, which stand in the text of a statement."""
         forms: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         for at in sorted(range(len(keys)), key=lambda at: keys[at]):
             key = keys[at]

@@ -6,7 +6,7 @@ has the version of its event.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -171,8 +171,14 @@ class Statement:
     written: tuple[Exists, ...] = ()
     read: tuple[Exists, ...] = ()
     links: tuple[Linked, ...] = ()
-    # filled by merge/statement_bodies.py, which needs the same encoding of a statement several times
+    # filled by merge/statement_bodies.py, which needs the same encoding of a statement several times; it names no run
     encoded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def of_run(self, run: str) -> "Statement":
+        """The same statement in another run; both share their encoding."""
+        same = replace(self, run=run)
+        object.__setattr__(same, "encoded", self.encoded)
+        return same
 
 
 Fact: TypeAlias = Exists | Dropped | Renamed | ColumnSet | Linked | Unlinked | LinkSet | ColumnsUnlinked | Statement

@@ -7,7 +7,10 @@ from sqlalchemy import Engine
 
 from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import ALL_SCOPES
+from tests.api.lineage_client import backend, client, failing, planned
 from tests.api.serving import Api, serve_api
+
+__all__ = ["api", "authorization", "backend", "client", "failing", "key", "planned"]
 
 
 @pytest.fixture

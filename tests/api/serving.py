@@ -22,6 +22,8 @@ from platform_defs.api.http.drain import Drain
 from platform_defs.api.http.server import DrainingServer, bind, listener_url
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
+from tests import loopback
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = "from platform_defs.cli import main; main()"
@@ -50,7 +52,7 @@ def serve_api(engine: Engine, *, grace: float = 5.0, **settings: Any) -> Iterato
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+            with loopback.client(base_url=url) as client:
                 yield Api(url, client, engine, app, server)
         finally:
             server.should_exit = True
@@ -72,7 +74,7 @@ def environment(database_url: URL, home: Path, **settings: str) -> dict[str, str
 def platform(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """`platform …` in a process of its own, to its end."""
     return subprocess.run(
-        [sys.executable, "-c", CODE, *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", CODE, *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE_S
     )
 
 
@@ -108,7 +110,7 @@ class Process:
         try:
             for _ in self._read():
                 pass
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=PATIENCE_S)
         finally:
             assert self.process.stderr is not None
             self.process.stderr.close()
@@ -117,7 +119,7 @@ class Process:
         if self.process.poll() is None:
             self.terminate()
         assert self.process.stderr is not None
-        return self.process.wait(timeout=30) if self.process.stderr.closed else self.wait()
+        return self.process.wait(timeout=PATIENCE_S) if self.process.stderr.closed else self.wait()
 
     def _read(self) -> Iterator[dict[str, Any]]:
         assert self.process.stderr is not None

@@ -16,6 +16,7 @@ from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.api.http import auth
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
 from tests.api.serving import Api, serve_api
+from tests.waiting import PATIENCE_S
 
 EVENT = {"eventTime": "2026-01-01T00:00:00Z"}
 
@@ -91,7 +92,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     def hang(engine: Engine, public_id: str) -> StoredKey | None:
         asked.append(public_id)
-        release.wait(20)
+        release.wait(PATIENCE_S)
         return find_key(engine, public_id)
 
     monkeypatch.setattr(auth, "LOOKUP_TIMEOUT_S", 0.1)

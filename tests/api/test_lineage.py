@@ -3,141 +3,28 @@
 import asyncio
 import gzip
 import json
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import timedelta
-from random import randint
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine, select, update
+from sqlalchemy import update
 
-from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import SourceType
-from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
+from platform_defs.access.tenants import Tenant, find_tenant
 from platform_defs.api.lineage.service import MAX_LETTERS
-from platform_defs.graph.embedded import EmbeddedGraph
-from platform_defs.graph.errors import GraphUnavailable, InvalidGraphValue
-from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
-from platform_defs.graph.open import open_graph
-from platform_defs.graph.text import graph_lines
-from platform_defs.lineage.events import parse_event
-from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.intake import dead_letters
-from platform_defs.lineage.sink import commit, raw_events, store_health
-from platform_defs.lineage.sink.answers import QUEUE_FULL, STORE_DOWN, TOO_LATE
-from platform_defs.lineage.sink.apply import ApplyResult, EventFacts, apply_events
+from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.apply import ApplyResult
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import recover
-from platform_defs.lineage.version import version_of
-from platform_defs.settings import Settings
 from platform_defs.store.errors import StoreUnavailable
-from platform_defs.store.tables import metadata
 from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events, lineage_sql, lineage_sql_run
-from tests.api.serving import Api, serve_api
-from tests.conftest import needs
+from tests.api.lineage_client import PATH, Backend, Client
 from tests.lineage_events import create_table, run_event
-from tests.needs import require
-from tests.waiting import until
-
-PATH = "/api/openlineage"
-# Tests share the machine with others, so a deadline as short as in production would often be missed.
-UNHURRIED_S = 20.0
-BACKENDS = (
-    pytest.param(("sqlite", "embedded")),
-    pytest.param(("mysql", "embedded"), marks=needs("mysql")),
-    pytest.param(("mysql", "neo4j"), marks=needs("mysql", "neo4j")),
-)
-
-
-@dataclass(frozen=True)
-class Backend:
-    engine: Engine
-    settings: dict[str, Any]
-    tenant: Tenant
-    other: Tenant
-
-    @contextmanager
-    def api(self, *, lineage_deadline_s: float = UNHURRIED_S, **settings: Any) -> Iterator["Client"]:
-        with serve_api(self.engine, **self.settings, lineage_deadline_s=lineage_deadline_s, **settings) as running:
-            yield Client(running, self)
-
-
-class Client:
-    def __init__(self, running: Api, backend: Backend) -> None:
-        self.running = running
-        self.backend = backend
-        self.engine = backend.engine
-        self._keys: dict[Any, str] = {}
-
-    def key(self, source: SourceType | None, tenant: Tenant | None) -> str:
-        if (source, tenant) not in self._keys:
-            self._keys[source, tenant] = issue_key(
-                self.engine, uuid.uuid4().hex, {"lineage:write"}, source_type=source, tenant_id=tenant and tenant.id
-            )
-        return self._keys[source, tenant]
-
-    def post(
-        self, content: Any, *, source: SourceType | None = SourceType.COMPUTE, tenant: Tenant | str | None = "mine"
-    ) -> httpx.Response:
-        owner = self.backend.tenant if tenant == "mine" else tenant
-        assert not isinstance(owner, str)
-        body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        headers = {"Authorization": f"Bearer {self.key(source, owner)}", "Content-Type": "application/json"}
-        return self.running.client.post(PATH, content=body, headers=headers)
-
-    def rows(self, table: Any = lineage_events) -> list[Any]:
-        with self.engine.connect() as connection:
-            return list(connection.execute(select(table)).all())
-
-    def graph(self, tenant: Tenant | None = None) -> list[str]:
-        return list(graph_lines(self.running.app.state.graph.for_tenant((tenant or self.backend.tenant).id)))
-
-
-@pytest.fixture(scope="session")
-def planned() -> None:
-    """Makes Neo4j plan every statement before a test waits: on a busy machine that takes longer than clients wait."""
-    graph = Neo4jGraph(require("neo4j"), timeouts=Timeouts(transaction=60.0, retry=60.0))
-    graph.ensure_schema()
-    tenant = Tenant(randint(10**9, 10**12), uuid.uuid4().hex, "Warm-up")
-    event = parse_event(run_event())
-    facts = facts_of(event, SourceType.COMPUTE).facts
-    for mark in ("0" * 64, "1" * 64):
-        apply_events(graph.for_tenant(tenant.id), tenant, [EventFacts(version_of(event.event_time, mark), facts)])
-    graph.for_tenant(tenant.id).clear()
-    graph.close()
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest, migrated: dict[str, Engine]) -> Iterator[Backend]:
-    store, graph = request.param
-    if graph == "neo4j":
-        request.getfixturevalue("planned")
-    engine = migrated[store]
-    number = randint(10**9, 10**12)  # all tests share one Neo4j, so each test uses tenants of its own
-    tenant, other = (Tenant(id, f"t{id}", f"Tenant {id}") for id in (number, number + 1))
-    for one in (tenant, other):
-        add_tenant(engine, one)
-    settings = {} if graph == "embedded" else {"graph_url": require("neo4j")}
-    yield Backend(engine, settings, tenant, other)
-    opened = open_graph(Settings(**settings), engine)
-    for one in (tenant, other, Tenant(number + 2, "", "")):
-        opened.for_tenant(one.id).clear()
-    opened.close()
-    with engine.begin() as connection:
-        for table in reversed(metadata.sorted_tables):
-            connection.execute(table.delete())
-
-
-@pytest.fixture
-def client(backend: Backend) -> Iterator[Client]:
-    with backend.api() as running:
-        yield running
+from tests.waiting import PATIENCE_S, until
 
 
 def test_a_run_event_is_stored_shown_in_the_graph_and_answered_as_the_wire_format_says(client: Client) -> None:
@@ -248,7 +135,7 @@ def test_of_many_refused_events_all_are_answered_and_some_are_kept(client: Clien
     answer = client.post([{"eventTime": index} for index in range(count)])
     assert (answer.status_code, len(answer.json()["failed"])) == (400, count)
     assert len(client.rows(lineage_dead_letter)) == MAX_LETTERS
-    assert _metric(_metrics(client), "platform_lineage_dead_letters_omitted_total") == "20.0"
+    assert _metric(client.metrics(), "platform_lineage_dead_letters_omitted_total") == "20.0"
 
 
 def test_what_is_refused_again_is_kept_once_for_each_source(client: Client) -> None:
@@ -348,7 +235,7 @@ def test_many_clients_at_once_share_groups(client: Client) -> None:
     headers = {"Authorization": f"Bearer {client.key(SourceType.COMPUTE, client.backend.tenant)}"}
 
     async def send() -> list[int]:
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as http:
             answers = await asyncio.gather(*(http.post(url, json=event, headers=headers) for event in events))
         return [answer.status_code for answer in answers]
 
@@ -376,142 +263,6 @@ def test_an_array_larger_than_the_queue_is_taken_in_waves(backend: Backend) -> N
         answer = client.post([run_event(sql=None) for _ in range(5)])
         assert (answer.status_code, answer.json()["accepted"]) == (201, 5)
         assert len(client.rows()) == 5
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
-    """Makes the graph write fail. The stores themselves are shared with other tests and stay up."""
-
-    def install(fault: Callable[..., Any]) -> None:
-        merge = commit.apply_events
-        monkeypatch.setattr(commit, "apply_events", lambda *arguments: fault(merge, *arguments))
-
-    return install
-
-
-def test_a_full_queue_is_503_unavailable(backend: Backend, failing: Callable[[Callable[..., Any]], None]) -> None:
-    release = threading.Event()
-
-    def fault(merge: Any, *arguments: Any) -> Any:
-        release.wait(20)
-        return merge(*arguments)
-
-    failing(fault)
-    with backend.api(lineage_queue_events=2) as client, ThreadPoolExecutor(1) as pool:
-        first = pool.submit(client.post, [run_event(sql=None) for _ in range(2)])
-        until("the queue to be full", lambda: "platform_lineage_queue_events 2.0" in _metrics(client))
-        for refused in (run_event(), [run_event(), run_event()]):
-            answer = client.post(refused)
-            assert answer.status_code == 503
-            assert QUEUE_FULL.message in answer.text
-        release.set()
-        assert first.result().status_code == 201
-
-
-def test_a_store_that_is_down_is_503_at_once_and_nothing_is_half_acknowledged(
-    client: Client, failing: Callable[[Callable[..., Any]], None]
-) -> None:
-    down = True
-    asked = 0
-
-    def fault(merge: Any, *arguments: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        if down:
-            raise GraphUnavailable("no answer")
-        return merge(*arguments)
-
-    failing(fault)
-    event = run_event()
-    answer = client.post(event)
-    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
-    assert answer.headers["Retry-After"] == "1"
-    before = asked
-    assert client.post(run_event()).status_code == 503
-    assert asked == before  # the breaker is open, so no store was asked
-    assert all(row.graph_applied_at is None for row in client.rows())
-    down = False
-    until("the event to be accepted", lambda: client.post(event).status_code == 201)
-    assert len([row for row in client.rows() if row.fingerprint]) == 1
-    assert any("OUTPUT_TO" in line for line in client.graph())
-
-
-@pytest.mark.parametrize("breaks", [False, True])
-def test_a_request_is_answered_within_its_deadline_although_a_store_hangs(
-    backend: Backend,
-    failing: Callable[[Callable[..., Any]], None],
-    monkeypatch: pytest.MonkeyPatch,
-    breaks: bool,
-) -> None:
-    release = threading.Event()
-
-    def fault(merge: Any, *arguments: Any) -> Any:
-        hung = not release.is_set()
-        release.wait(20)
-        if hung and breaks:
-            raise GraphUnavailable("the connection is lost")
-        return merge(*arguments)
-
-    failing(fault)
-    for graph in (EmbeddedGraph, Neo4jGraph):
-        monkeypatch.setattr(graph, "ping", lambda _: release.wait(20))
-    with backend.api(lineage_deadline_s=0.5) as client:
-        answer = client.post(run_event())
-        assert not release.is_set()
-        assert (answer.status_code, answer.json()["message"]) == (503, TOO_LATE.message)
-        answer = client.post(run_event())  # refused at once, not at its deadline
-        assert (answer.status_code, answer.json()["message"]) == (503, STORE_DOWN.message)
-        release.set()
-        until("an event to be accepted", lambda: client.post(run_event()).status_code == 201)
-
-
-def test_a_poison_event_does_not_fail_its_neighbours(
-    client: Client, failing: Callable[[Callable[..., Any]], None]
-) -> None:
-    def fault(merge: Any, store: Any, tenant: Any, events: Any, counts: Any) -> Any:
-        if any("poison" in repr(event.facts) for event in events):
-            raise InvalidGraphValue("props.name", "expected something else")
-        return merge(store, tenant, events, counts)
-
-    failing(fault)
-    events = [run_event(job=f"good{index}", sql=None) for index in range(5)]
-    events.insert(2, run_event(job="poison", writes=("mart.poison",)))
-    answer = client.post(events)
-    assert answer.status_code == 207
-    assert answer.json()["accepted"] == 5
-    assert [failure["index"] for failure in answer.json()["failed"]] == [2]
-    assert sorted(row.job_name for row in client.rows()) == [f"good{index}" for index in range(5)]
-    (letter,) = dead_letters.list_letters(client.engine)
-    assert "props.name" in letter.reason
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_an_event_that_takes_too_long_is_503_and_its_neighbours_are_not(
-    backend: Backend, failing: Callable[[Callable[..., Any]], None], alone: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The deadline is out of reach also for a busy machine; what is slow is a small share of it.
-    monkeypatch.setattr(store_health, "SLOW_SHARE", 0.01)
-    tries = 0
-
-    def fault(merge: Any, store: Any, tenant: Any, events: Any, counts: Any) -> Any:
-        nonlocal tries
-        if any("wide" in repr(event.facts) for event in events):
-            tries += 1
-            threading.Event().wait(0.65)  # more than SLOW_SHARE of the request's deadline
-            raise GraphUnavailable("took too long")
-        return merge(store, tenant, events, counts)
-
-    failing(fault)
-    wide = run_event(writes=("mart.wide",), sql="select '" + "x" * 20_000 + "'")
-    good = [run_event(job=f"good{index}", sql=None) for index in range(3)]
-    with backend.api(lineage_deadline_s=60) as client:
-        for _ in range(3):  # clients retry
-            answers = [client.post(wide), client.post(good)] if alone else [client.post([*good, wide])]
-            assert not any(STORE_DOWN.message in answer.text for answer in answers)
-            assert answers[0].status_code == 503
-        assert answers[-1].json()["accepted"] == 3
-        assert tries == (1 if alone else 2)
-        assert "platform_lineage_breaker_open 0.0" in _metrics(client)
 
 
 def test_raw_events_that_the_graph_lacks_are_applied_by_the_recovery(client: Client) -> None:
@@ -562,11 +313,17 @@ def test_an_unknown_operation_is_stored_counted_and_changes_no_graph(client: Cli
     assert _metric(text, f'platform_lineage_unknown_operations_total{{tenant="{tenant.id}"}}') == "1.0"
 
 
+def test_an_event_from_the_future_is_counted(client: Client) -> None:
+    assert client.post(run_event(time="2999-01-01T00:00:00Z")).status_code == 201
+    name = f'platform_lineage_events_ahead_total{{tenant="{client.backend.tenant.id}"}}'
+    assert _metric(client.metrics(), name) == "1.0"
+
+
 def test_metrics_show_throughput_stores_queue_and_what_waits(client: Client) -> None:
     client.post(run_event())
     # a collector that the machine keeps waiting is left out of an answer
     text = until(
-        "all metrics", lambda: all_of if "platform_lineage_unapplied_events " in (all_of := _metrics(client)) else ""
+        "all metrics", lambda: all_of if "platform_lineage_unapplied_events " in (all_of := client.metrics()) else ""
     )
     tenant = client.backend.tenant.id
     assert _metric(text, f'platform_lineage_events_total{{outcome="accepted",tenant="{tenant}"}}') == "1.0"
@@ -580,10 +337,6 @@ def test_metrics_show_throughput_stores_queue_and_what_waits(client: Client) -> 
         "platform_lineage_observation_lag_seconds",
     ):
         assert _metric(text, name)
-
-
-def _metrics(client: Client) -> str:
-    return client.running.client.get("/metrics").text
 
 
 def _metric(text: str, name: str) -> str:

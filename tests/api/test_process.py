@@ -10,9 +10,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-import httpx
 import pytest
 from sqlalchemy.engine import URL
 
@@ -20,10 +20,11 @@ from platform_defs.access.keys import issue_key
 from platform_defs.api.http.auth import is_loopback
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
+from tests import loopback
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
 from tests.api.serving import ROOT, environment, platform, serve_api, serve_process
 from tests.conftest import STORES
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 PATH = "/api/openlineage"
 
@@ -46,7 +47,7 @@ def key(env: dict[str, str]) -> str:
 
 
 def connection_to(port: int) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
 
 
 class Upload:
@@ -75,7 +76,7 @@ class Upload:
 def wait_until_refused(port: int) -> None:
     def refused() -> bool:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=30).close()
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
         except ConnectionRefusedError:
             return True
         except ConnectionResetError:
@@ -139,7 +140,7 @@ def test_a_small_gzip_bomb_is_413_without_memory_growth(env: dict[str, str], key
     assert len(bomb) < 21 << 10
     headers = {"Authorization": key}
     with serve_process({**env, "PLATFORM_BODY_LIMIT": str(1 << 20)}) as api:
-        with httpx.Client(base_url=api.url, trust_env=False) as client:
+        with loopback.client(base_url=api.url) as client:
             assert client.post(PATH, content=b"{}", headers=headers).status_code == 400
             before = api.peak_memory()
             for _ in range(10):
@@ -148,7 +149,7 @@ def test_a_small_gzip_bomb_is_413_without_memory_growth(env: dict[str, str], key
                 assert "expected a body of at most 1048576 bytes after decompression" in answer.json()["message"]
         assert api.peak_memory() - before < 6 << 20
     with serve_process(env) as api:
-        answer = httpx.post(api.url + PATH, content=bomb, headers=headers, trust_env=False)
+        answer = loopback.post(api.url + PATH, content=bomb, headers=headers)
         assert answer.status_code == 413
 
 
@@ -164,11 +165,9 @@ def test_of_two_processes_that_get_one_assertion_exactly_one_accepts_it(env: dic
     with serve_process(env) as first, serve_process(env) as second, ThreadPoolExecutor(2) as pool:
         for _ in range(10):
             headers = {"X-Gateway-Assertion": signing.sign()}
-            answers = pool.map(
-                lambda url, sent=headers: httpx.post(url + PATH, json={}, headers=sent, trust_env=False).status_code,
-                (first.url, second.url),
-            )
-            assert sorted(answers) == [400, 401]
+            send = partial(loopback.post, json={}, headers=headers)
+            answers = pool.map(send, (first.url + PATH, second.url + PATH))
+            assert sorted(answer.status_code for answer in answers) == [400, 401]
 
 
 def test_no_secret_appears_in_the_logs(env: dict[str, str], key: str, tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ def test_no_secret_appears_in_the_logs(env: dict[str, str], key: str, tmp_path: 
         "PLATFORM_LOG_LEVEL": "DEBUG",
     }
     with serve_process(env) as api:
-        with httpx.Client(base_url=api.url, trust_env=False) as client:
+        with loopback.client(base_url=api.url) as client:
             for headers in ({"Authorization": key}, {"X-API-Key": key}, {"X-Gateway-Assertion": token}):
                 sent = {**headers, "X-Request-Id": "trace-7"}
                 assert client.post(PATH, params={"api_key": key}, json={}, headers=sent).status_code == 400
@@ -255,13 +254,13 @@ def test_a_request_stuck_in_a_thread_is_answered_503_all_the_same(database_url: 
         @api.app.get("/api/v1/stuck")
         def stuck() -> str:
             entered.set()
-            blocked.wait(30)
+            blocked.wait(PATIENCE_S)
             return "too late"
 
         answer = pool.submit(api.client.get, "/api/v1/stuck")
-        assert entered.wait(10)
+        assert entered.wait(PATIENCE_S)
         api.server.should_exit = True
-        assert answer.result(timeout=10).status_code == 503
+        assert answer.result(PATIENCE_S).status_code == 503
         assert not blocked.is_set()
         blocked.set()
     engine.dispose()

@@ -55,4 +55,4 @@ def test_closed_threads_end() -> None:
     threads = WorkerThreads(2, "test-closed")
     assert asyncio.run(threads.run(lambda: 1, seconds=30)) == 1
     threads.close()
-    until("the threads to end", lambda: not any("test-closed" in one.name for one in threading.enumerate()), 10)
+    until("the threads to end", lambda: not any("test-closed" in one.name for one in threading.enumerate()))

@@ -7,11 +7,14 @@ import pytest
 from sqlalchemy import Engine
 
 from platform_defs.graph.embedded import EmbeddedGraph
-from platform_defs.graph.neo4j import Neo4jGraph
+from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
 from platform_defs.graph.port import Graph, GraphStore
 from tests.needs import require
+from tests.waiting import PATIENCE_S
 
 needs = pytest.mark.needs
+# Where a test is not about them, the limits of production must not fail it on a busy machine.
+UNHURRIED = Timeouts(connect=PATIENCE_S, acquire=PATIENCE_S, transaction=PATIENCE_S, retry=PATIENCE_S)
 EMBEDDED = (
     pytest.param("sqlite", id="embedded-sqlite"),
     pytest.param("mysql", id="embedded-mysql", marks=needs("mysql")),
@@ -27,7 +30,7 @@ def open_neo4j() -> Iterator[Callable[[], Neo4jGraph]]:
 
     def get() -> Neo4jGraph:
         if not opened:
-            opened.append(Neo4jGraph(require("neo4j")))
+            opened.append(Neo4jGraph(require("neo4j"), timeouts=UNHURRIED))
             opened[0].ensure_schema()
         return opened[0]
 

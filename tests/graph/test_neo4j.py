@@ -19,9 +19,12 @@ from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
 from platform_defs.graph.neo4j_store import Neo4jStore
 from platform_defs.graph.open import open_graph
 from platform_defs.graph.port import GraphTransaction
+from platform_defs.graph.vocabulary import KNOWLEDGE_KINDS
 from platform_defs.settings import Settings
 from tests.graph.conftest import random_tenant
 from tests.needs import ROOT, require
+from tests.ports import free_ports
+from tests.waiting import PATIENCE_S
 
 SEED_CONSTRAINTS = {
     "tenant_id_uk",
@@ -51,6 +54,14 @@ def test_the_constraints_of_the_seed_exist(session: driver_package.Session) -> N
     assert found["tenant_code_uk"] == ("UNIQUENESS", "Tenant", "code")
     assert found["atomic_metric_tenant_id_uk"] == ("UNIQUENESS", "AtomicMetric", "tenantId", "id")
     assert found["knowledge_tenant_id_uk"] == ("UNIQUENESS", "Knowledge", "tenantId", "id")
+
+
+@pytest.mark.needs("neo4j")
+def test_tables_and_columns_are_indexed_by_the_names_that_people_write(session: driver_package.Session) -> None:
+    rows = session.run("SHOW RANGE INDEXES YIELD labelsOrTypes, properties, state WHERE state = 'ONLINE'").data()
+    found = {(*(row["labelsOrTypes"] or ()), *(row["properties"] or ())) for row in rows}
+    for label in ("Table", "Column"):
+        assert {(label, "tenantId", "qualifiedName"), (label, "tenantId", "namespace")} <= found
 
 
 @pytest.mark.needs("neo4j")
@@ -148,7 +159,7 @@ def test_two_processes_may_create_the_schema_at_once(session: driver_package.Ses
             assert process.stdin
             process.stdin.write("go\n")
             process.stdin.flush()
-        outcomes = [(process.communicate(timeout=60)[1], process.returncode) for process in processes]
+        outcomes = [(process.communicate(timeout=PATIENCE_S)[1], process.returncode) for process in processes]
         assert outcomes == [("", 0), ("", 0)]
         found = session.run("SHOW INDEXES YIELD name WHERE name = $name RETURN name", name=name).data()
         assert len(found) == 1
@@ -156,14 +167,8 @@ def test_two_processes_may_create_the_schema_at_once(session: driver_package.Ses
         session.run(f"DROP INDEX {name} IF EXISTS").consume()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_a_server_that_is_not_there_is_one_line_within_the_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"bolt://127.0.0.1:{free_port()}"
+    url = f"bolt://127.0.0.1:{free_ports(1)[0]}"
     monkeypatch.setenv("PLATFORM_GRAPH_URL", url)
     monkeypatch.setenv("PLATFORM_GRAPH_USER", "neo4j")
     monkeypatch.setenv("PLATFORM_GRAPH_PASSWORD", "very-secret")
@@ -219,22 +224,47 @@ def test_the_schema_holds_every_constraint_of_the_seed() -> None:
     assert SEED_CONSTRAINTS | {"knowledge_tenant_id_uk"} == set(cypher.CONSTRAINTS)
 
 
-@pytest.mark.needs("neo4j")
-def test_edges_of_whatever_types_are_read_by_one_text(neo4j: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts: set[str] = set()
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of the statements that are sent, each as often as it is."""
+    found: list[str] = []
     execute = Neo4jStore._execute
 
     def note(store: Neo4jStore, tx: Any, template: str, names: Any, **parameters: Any) -> Any:
-        texts.add(template.format(**names))
+        found.append(template.format(**names))
         return execute(store, tx, template, names, **parameters)
 
+    monkeypatch.setattr(Neo4jStore, "_execute", note)
+    return found
+
+
+@pytest.mark.needs("neo4j")
+def test_edges_of_whatever_types_are_read_by_one_text(neo4j: Neo4jGraph, texts: list[str]) -> None:
     store = neo4j.for_tenant(random_tenant())
     links = [EdgeKey(type, "a", "b") for type in ("INPUT_OF", "GONE_INPUT_OF", "DERIVES_FROM", "HAS_TAG")]
     store.apply([UpsertNodes([Node("a", {"Table"}), Node("b", {"SQL"})]), UpsertEdges([Edge(*key) for key in links])])
-    monkeypatch.setattr(Neo4jStore, "_execute", note)
+    texts.clear()
     for some in (links[:1], links[1:3], links):
         assert store.edges_by_key(some).keys() == set(some)
-    assert len(texts) == 1
+    assert len(set(texts)) == 1
+    store.clear()
+
+
+@pytest.mark.needs("neo4j")
+def test_nodes_of_all_kinds_are_written_by_one_statement(neo4j: Neo4jGraph, texts: list[str]) -> None:
+    """So a server that has just started has little to plan, and a group few round trips."""
+    store = neo4j.for_tenant(random_tenant())
+    kinds = sorted(KNOWLEDGE_KINDS)
+    ids = [f"{kind}:1" for kind in kinds]
+    for turn in range(2):
+        # the second time every node changes its kind
+        wanted = dict(zip(ids, kinds[turn:] + kinds[:turn], strict=True))
+        texts.clear()
+        store.apply([UpsertNodes([Node(id, {kind}) for id, kind in wanted.items()])])
+        assert len(texts) == 1
+        assert {id: node.labels - {"Knowledge"} for id, node in store.nodes(ids).items()} == {
+            id: {kind} for id, kind in wanted.items()
+        }
     store.clear()
 
 

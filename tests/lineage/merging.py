@@ -1,5 +1,6 @@
 """For tests of the merge: generated events about a few names, a store of plain dicts, and delivery in groups."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -29,6 +30,12 @@ from platform_defs.lineage.version import Version
 from tests.graph.plain_model import PlainModel
 
 T = TypeVar("T")
+
+
+def examples(number: int) -> int:
+    """How many examples a property test draws: PLATFORM_TEST_EXAMPLES is how many times as many as usual."""
+    return number * int(os.environ.get("PLATFORM_TEST_EXAMPLES", "1"))
+
 
 CATALOG = Ref("catalog", ("m", "c"))
 SCHEMAS = [Ref("schema", (*CATALOG.name, name)) for name in ("s", "z")]
@@ -371,5 +378,27 @@ spoken_and_renamed_columns = st.one_of(
         _one_table,
         st.sampled_from(["x", "y", "v"]),
         st.sampled_from(["x", "y", "v"]),
+    ),
+)
+
+# All that makes statements hard to follow at once: tables that become one, columns that are renamed twice, drops of
+# tables, columns and lineage before and after.
+_three = st.sampled_from(TABLES[:3])
+_xyv = st.sampled_from(["x", "y", "v"])
+_spoken_of_three = statements(JOBS, _three)
+spoken_and_joined_events = st.one_of(
+    _spoken_of_three,
+    _spoken_of_three,
+    _spoken_of_three,
+    st.builds(lambda ref, new: [Renamed(ref, new)], _three, _three),
+    st.builds(lambda ref, new: [*exists(new, {}), Renamed(ref, new)], _three, _three),
+    st.builds(lambda table, one, two: [Renamed(column(table, one), column(table, two))], _three, _xyv, _xyv),
+    st.builds(lambda ref: [Dropped(ref)], st.one_of(_three, st.builds(column, _three, _xyv))),
+    st.builds(loaded, _three, st.just({}), st.sampled_from([{}, {"x": {}}, {"v": {}, "y": {"dataType": "c"}}])),
+    st.builds(underived, _three),
+    st.builds(
+        lambda one, two: [Unlinked("DERIVES_FROM", one, two)],
+        st.builds(column, _three, _xyv),
+        st.builds(column, _three, _xyv),
     ),
 )

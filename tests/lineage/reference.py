@@ -224,13 +224,19 @@ class Reference:
             if not (self._dead(link.source, at) or self._dead(link.target, at) or self._replaced(link, at)):
                 newest[link.type, self._now(link.source, at), self._now(link.target, at)] = link
         shown = {key: dict(link.props) for key, link in newest.items() if isinstance(link, Linked)}
-        for _, at, claim, _ in sorted(self._claims(), key=lambda one: one[0]):
+        claimed: dict[tuple[str, Ref, Ref], dict[str, dict[str, Any]]] = {}
+        for who, at, claim, _ in self._claims():
             if isinstance(claim, Linked) and not (
                 self._dead(claim.source, at) or self._dead(claim.target, at) or self._replaced(claim, at)
             ):
                 key = claim.type, self._now(claim.source, at), self._now(claim.target, at)
                 if not any(stamp > at and self._cuts(cut, stamp, key) for stamp, cut in cuts):
-                    shown.setdefault(key, dict(claim.props))
+                    props = claimed.setdefault(key, {}).setdefault(who, {})
+                    # if one speaker contradicts itself, the text of the value decides
+                    for name, value in claim.props.items():
+                        props[name] = max(value, props.get(name, value), key=canonical_json)
+        for key, by_speaker in claimed.items():
+            shown.setdefault(key, by_speaker[min(by_speaker)])
         for (type, source, target), props in shown.items():
             if source in nodes and target in nodes:
                 yield Edge(type, source.id, target.id, props)

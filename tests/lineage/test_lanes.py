@@ -10,7 +10,8 @@ from platform_defs.access.tenants import Tenant
 from platform_defs.lineage.sink.answers import ACCEPTED, Answer
 from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.sink.commit import CommitResult
-from platform_defs.lineage.sink.lanes import WIDE_FACTS
+from platform_defs.lineage.sink.fair_queue import Entry
+from platform_defs.lineage.sink.lanes import MAX_PAUSE_S, WIDE_FACTS, Lanes
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pending import PreparedEvent
@@ -20,7 +21,7 @@ from platform_defs.lineage.sink.symlinks import EventNames
 from platform_defs.lineage.version import Version
 from tests.waiting import until
 
-SOON_S = 30.0
+SOON_S = 120.0
 LIMITS = Limits(
     group_events=4,
     group_bytes=1000,
@@ -134,12 +135,52 @@ def test_a_tenant_with_wide_events_is_written_beside_the_others_and_nobody_waits
     assert sorted(name for group in second[1:] for name in group) == ["a0", "a1"]
 
 
-def test_alone_wide_events_and_others_share_groups() -> None:
+def test_wide_events_and_others_of_one_tenant_share_groups_and_leave_the_first_lane_free() -> None:
     async def main() -> tuple[list[list[str]], list[list[str]]]:
-        first, second = Groups(), Groups()
+        first, second = Groups(), Groups(held=True)
         sink = open_sink(first, second)
-        await submit(sink, prepared(1, "wide", facts=WIDE_FACTS + 1), prepared(1, "narrow"))
+        wide = submit(sink, prepared(1, "wide", facts=WIDE_FACTS + 1), prepared(1, "narrow"))
+        await seen(second, 1)
+        # nobody else was there when the wide event came, and still the next one does not wait for it
+        assert await submit(sink, prepared(2, "b0")) == [ACCEPTED]
+        second.free.set()
+        assert await wide == [ACCEPTED, ACCEPTED]
         sink.close()
         return first.groups, second.groups
 
-    assert asyncio.run(main()) == ([["wide", "narrow"]], [])
+    assert asyncio.run(main()) == ([["b0"]], [["wide", "narrow"]])
+
+
+def test_with_one_lane_wide_events_and_others_share_groups() -> None:
+    async def main() -> list[list[str]]:
+        stores = Groups()
+        sink = open_sink(stores)
+        await submit(sink, prepared(1, "wide", facts=WIDE_FACTS + 1), prepared(1, "narrow"))
+        sink.close()
+        return stores.groups
+
+    assert asyncio.run(main()) == [["wide", "narrow"]]
+
+
+def test_the_lane_of_wide_events_rests_while_others_wait() -> None:
+    async def main() -> None:
+        lanes = Lanes([Groups(), Groups()])
+
+        def enter(event: PreparedEvent) -> Entry:
+            entry = Entry(event, asyncio.get_running_loop().create_future())
+            lanes.enter(entry)
+            return entry
+
+        first, second = lanes.all
+        enter(prepared(1, "wide", facts=WIDE_FACTS + 1))
+        assert lanes.pause_after(second, 0.1) == 0
+        other = enter(prepared(2, "b0"))
+        assert lanes.pause_after(second, 0.1) == 0.1
+        assert lanes.pause_after(second, 60.0) == MAX_PAUSE_S
+        assert lanes.pause_after(first, 0.1) == 0
+        other.answer.set_result(ACCEPTED)
+        await asyncio.sleep(0)  # the loop tells that the entry is answered
+        assert lanes.pause_after(second, 0.1) == 0
+        lanes.close()
+
+    asyncio.run(main())

@@ -25,6 +25,7 @@ from tests.lineage.merging import (
     derived,
     derived_events,
     entry_events,
+    examples,
     exists,
     histories,
     loaded,
@@ -43,7 +44,7 @@ TENANT = Tenant(7, "seven", "Seven")
 SOURCE = column(TABLES[2], "w")
 History = tuple[list[EventFacts], list[list[EventFacts]]]
 
-many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @many
@@ -240,3 +241,16 @@ def test_what_is_taken_back_as_a_whole_goes_with_a_rename_and_not_to_who_takes_t
             store = PlainStore(TENANT.id)
             arrive(store, TENANT, [[one] for one in order])
             assert list(graph_lines(store)) == expected
+
+
+def test_what_was_said_of_a_table_before_two_renames_to_its_name_is_not_taken_for_dropped() -> None:
+    history = [
+        event(1, *loaded(TABLES[0], {}, {"x": {}})),
+        event(2, Renamed(TABLES[1], TABLES[0])),
+        event(3, Renamed(TABLES[1], TABLES[0])),
+    ]
+    expected = Reference(TENANT, history).lines()
+    for order in permutations(history):
+        store = PlainStore(TENANT.id)
+        arrive(store, TENANT, [[one] for one in order])
+        assert list(graph_lines(store)) == expected

@@ -19,7 +19,7 @@ from platform_defs.lineage.facts import ColumnSet, Dropped, Exists, Fact, Linked
 from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph
 from platform_defs.lineage.upkeep.rebuild import rebuild
 from platform_defs.lineage.version import version_of
-from tests.graph.conftest import GRAPHS, random_tenant
+from tests.graph.conftest import GRAPHS, UNHURRIED, random_tenant
 from tests.lineage.merging import (
     SCHEMAS,
     TABLES,
@@ -54,7 +54,7 @@ def open_graphs(migrated: dict[str, Engine]) -> Iterator[Callable[[str], Graph]]
         if name != "neo4j":
             return EmbeddedGraph.on(migrated[name])
         if name not in opened:
-            opened[name] = Neo4jGraph(require("neo4j"))
+            opened[name] = Neo4jGraph(require("neo4j"), timeouts=UNHURRIED)
             opened[name].ensure_schema()
         return opened[name]
 

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from platform_defs.access.tenants import Tenant
 from platform_defs.graph.text import graph_lines
-from platform_defs.lineage.facts import SPEAKER, Dropped, Fact, Ref, Renamed
+from platform_defs.lineage.facts import (
+    SPEAKER,
+    ColumnSet,
+    ColumnsUnlinked,
+    Dropped,
+    Exists,
+    Fact,
+    Ref,
+    Renamed,
+    Unlinked,
+)
 from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import (
@@ -20,10 +30,12 @@ from tests.lineage.merging import (
     PlainStore,
     arrive,
     column,
+    examples,
     histories,
     loaded,
     plain_events,
     spoken_and_dropped_events,
+    spoken_and_joined_events,
     spoken_and_moved_events,
     spoken_and_renamed_columns,
     spoken_events,
@@ -34,7 +46,7 @@ from tests.lineage.reference import Reference
 TENANT = Tenant(7, "seven", "Seven")
 History = tuple[list[EventFacts], list[list[EventFacts]]]
 
-many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @many
@@ -57,8 +69,10 @@ def test_statements_about_names_that_move_in_any_order_end_in_the_reference(hist
 
 
 @many
-@given(histories(spoken_and_renamed_columns))
-def test_statements_about_columns_that_are_renamed_in_any_order_end_in_the_reference(history: History) -> None:
+@given(histories(spoken_and_renamed_columns) | histories(spoken_and_joined_events))
+def test_statements_about_columns_and_tables_that_become_one_in_any_order_end_in_the_reference(
+    history: History,
+) -> None:
     in_order, groups = history
     for arriving in (groups, [[event] for event in in_order]):
         store = PlainStore(TENANT.id)
@@ -213,3 +227,115 @@ def test_a_column_that_is_renamed_twice_keeps_what_a_job_said_of_both_names() ->
     shown = list(graph_lines(store))
     assert shown == Reference(TENANT, events).lines()
     assert any('"dataType": "p", "name": "x"' in line for line in shown)
+
+
+C = TABLES[2]
+
+
+def test_lineage_counts_again_when_the_table_becomes_one_with_the_table_of_the_current_run() -> None:
+    """As if the two had always been one: then the current run names the table, and says nothing of its lineage."""
+    moved = catalog(3, Renamed(C, B))
+    for first, second in ((C, B), (B, C)):
+        events = [
+            said(1, J, "r1", "COMPLETE", ["x"], [("y", "x")], "whole", target=first),
+            said(2, J, "r2", "COMPLETE", target=second),
+        ]
+        assert shown([*events, moved]) == IO | {"x", "x<y", "B<w"}
+
+
+def test_lineage_that_was_dropped_does_not_count_again_when_the_table_becomes_one_with_another() -> None:
+    moved = catalog(4, Renamed(C, B))
+    drops: list[Fact] = [
+        *(Dropped(column(table, name)) for table, name in ((C, "x"), (B, "x"), (A, "y"))),
+        Unlinked("DERIVES_FROM", column(C, "x"), column(A, "y")),
+        *(ColumnsUnlinked(table, frozenset({"DERIVES_FROM"})) for table in (C, B)),
+        *(ColumnSet(table, ()) for table in (C, B)),
+    ]
+    for first, second in ((C, B), (B, C)):
+        for drop in drops:
+            events = [
+                said(1, J, "r1", "COMPLETE", ["x"], [("y", "x")], target=first),
+                said(2, J, "r2", "COMPLETE", target=second),
+                catalog(3, drop),
+                moved,
+            ]
+            shown(events)
+
+
+def test_lineage_that_was_dropped_before_its_table_became_one_with_another_stays_dropped_when_its_run_ends() -> None:
+    """The run's late COMPLETE makes it the current one again, long after what it said was dropped."""
+    for target in (C, B):
+        for drop in (Dropped(column(target, "x")), Dropped(target), ColumnSet(target, ())):
+            shown(
+                [
+                    said(1, J, "r1", "START", ["x"], [("y", "x")], "whole", target=target),
+                    said(2, J, "r2", "COMPLETE", target=TABLES[3]),
+                    catalog(3, drop),
+                    EventFacts(Version(f"{4:032x}"), (Exists(C, "Table"), Exists(B, "Table"), Renamed(C, B))),
+                    said(5, J, "r1", "COMPLETE", (), (), "empty"),
+                ]
+            )
+
+
+def test_a_columns_rename_is_not_forgotten_when_its_table_becomes_one_with_another() -> None:
+    for table in (C, B):
+        events = [
+            said(1, J, "r1", "COMPLETE", ["x"], [("y", "x")], target=table),
+            catalog(2, Exists(B, "Table"), Renamed(column(table, "x"), column(table, "y"))),
+            catalog(3, Renamed(C, B)),
+        ]
+        assert shown(events) == IO | {"y", "y<y"}
+
+
+def test_a_rename_is_remembered_as_long_as_a_job_may_take_back_what_it_said_before() -> None:
+    """A job that runs once a week: between its runs the table is renamed, and old renames are forgotten."""
+    moves = (Renamed(C, B), Renamed(column(B, "y"), column(B, "v")))
+    history = [
+        said(1, J, "r1", "COMPLETE", ["x", "y"], [("x", "x"), ("y", "y")], target=C),
+        *(catalog(at, move) for at, move in enumerate(moves, 2)),
+        said(8, J, "r2", "COMPLETE", ["x"], [("x", "x")]),
+    ]
+    store = PlainStore(TENANT.id)
+    for event in history:
+        arrive(store, TENANT, [[event]])
+        prune_graph(store, datetime(9000, 1, 1, tzinfo=UTC))
+    assert list(graph_lines(store)) == Reference(TENANT, history).lines()
+    # the statements that need the renames are forgotten first, and then the renames
+    for at in range(20):
+        arrive(store, TENANT, [[said(20 + at, J, f"r{at + 3}", "COMPLETE", ["x"], [("x", "x")])]])
+    prune_graph(store, datetime(9000, 1, 1, tzinfo=UTC))
+    assert not store.nodes([C.id, column(B, "y").id])
+
+
+def test_lineage_that_a_forgotten_run_has_ended_does_not_come_back_when_its_table_is_renamed() -> None:
+    """The run that said it is remembered, because its other table still has the lineage that it said."""
+    history = [
+        said(1, J, "r1", "START", ["x"], [("y", "x")], target=C),
+        said(2, J, "r1", "COMPLETE", ["x"], [("y", "x")]),
+        said(3, J, "ends", "COMPLETE"),
+        said(30, J, "other", "START", target=TABLES[3]),
+        *(said(4 + at, J, f"s{at // 2}", "COMPLETE", target=(B, C)[at % 2]) for at in range(24)),
+        catalog(40, Exists(TABLES[3], "Table"), Renamed(C, TABLES[3])),
+    ]
+    store = PlainStore(TENANT.id)
+    arrive(store, TENANT, [[event] for event in history])
+    assert list(graph_lines(store)) == Reference(TENANT, history).lines()
+
+
+def test_a_group_in_which_a_job_names_a_new_column_and_a_catalog_repeats_its_set_is_merged() -> None:
+    catalogs = loaded(B, {}, {"v": {}, "y": {"dataType": "c"}})
+    history = [catalog(1, *catalogs), said(2, J, "r1", "START", ["x"], [("x", "x")]), catalog(3, *catalogs)]
+    store = PlainStore(TENANT.id)
+    assert arrive(store, TENANT, [history[:1], history[1:]]) == 0
+    assert list(graph_lines(store)) == Reference(TENANT, history).lines()
+
+
+def test_a_statement_that_is_made_again_and_arrives_late_counts_for_the_column_that_bore_the_name_then() -> None:
+    """Two columns were called x one after the other, and both were renamed: each was read under that name."""
+    first, again = (said(time, J, "r1", "COMPLETE", ["x"], [("x", "x")]) for time in (1, 3))
+    renames = [catalog(2, Renamed(column(A, "x"), column(A, "y"))), catalog(4, Renamed(column(A, "x"), column(A, "v")))]
+    store = PlainStore(TENANT.id)
+    arrive(store, TENANT, [[first, *renames], [again]])
+    lines = list(graph_lines(store))
+    assert lines == Reference(TENANT, [first, renames[0], again, renames[1]]).lines()
+    assert sum("DERIVES_FROM" in line for line in lines) == 2

@@ -1,5 +1,6 @@
 """A name that was linked to a table means that table, whichever events say so, in every order and on every store."""
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, permutations
@@ -10,14 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, select
 
+from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.graph.port import Graph
+from platform_defs.lineage.merge import state
 from platform_defs.lineage.sink import symlinks
 from platform_defs.lineage.sink.opening import open_committer
 from platform_defs.lineage.sink.symlinks import Meaning, read_all
 from platform_defs.store.engine import transact
+from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.tables.lineage import lineage_events, lineage_symlink
 from tests.graph.conftest import GRAPHS
 from tests.lineage.deliveries import Arrival, Deliveries, true_facts
+from tests.lineage.merging import examples
 from tests.lineage.reference import Reference
 from tests.lineage.test_merge_stores import open_graphs
 from tests.lineage.wire import dataset, run_event, schema
@@ -25,6 +30,7 @@ from tests.lineage.wire import dataset, run_event, schema
 __all__ = ["open_graphs"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FILES, HIVE = "hdfs://h", "hive://h:9083"
+ENDS = [(2, "RUNNING"), (3, "COMPLETE")]
 EXAMPLES = {"sqlite": 60, "mysql": 8, "mariadb": 8, "neo4j": 8}
 
 
@@ -64,12 +70,23 @@ def path(name: str, table: str | None = None, **facets: Any) -> dict[str, Any]:
 
 
 def ran(
-    minute: float, reads: list[dict[str, Any]], writes: list[dict[str, Any]], job: str = "job", arrived: float = 1e6
+    minute: float,
+    reads: list[dict[str, Any]],
+    writes: list[dict[str, Any]],
+    job: str = "job",
+    arrived: float = 1e6,
+    kind: str = "COMPLETE",
+    run: str | None = None,
+    sql: str | None = None,
 ) -> Arrival:
-    time = START + timedelta(minutes=minute)
-    run = {"runId": f"{job}-{minute}"}
+    facets = {} if sql is None else {"sql": {"query": sql}}
     raw = run_event(
-        eventTime=time.isoformat(), run=run, job={"namespace": "n", "name": job}, inputs=reads, outputs=writes
+        eventTime=(START + timedelta(minutes=minute)).isoformat(),
+        eventType=kind,
+        run={"runId": run or f"{job}-{minute}"},
+        job={"namespace": "n", "name": job, "facets": facets},
+        inputs=reads,
+        outputs=writes,
     )
     return Arrival(raw, START + timedelta(minutes=arrived))
 
@@ -117,6 +134,97 @@ def test_a_symlink_that_comes_late_counts_for_what_was_said_before_in_every_orde
         assert deliveries.lines() == expected(deliveries, events)
 
 
+def test_a_path_that_only_the_end_of_its_run_links_needs_no_rebuild(opened: Callable[[], Deliveries]) -> None:
+    """START names two paths that nobody has linked; COMPLETE says which tables they are. Others use the directory."""
+    fields = schema("x", "y")
+    lineage = {"fields": {"x": {"inputFields": [{"namespace": FILES, "name": "/wh/a", "field": "y"}]}}}
+    start = ran(2, [path("a", schema=fields)], [path("b", schema=fields, columnLineage=lineage)], kind="START", run="r")
+    running = ran(3, [path("a")], [path("b")], kind="RUNNING", run="r")
+    complete = ran(4, [path("a", "s.a", schema=fields)], [path("b", "s.b", schema=fields)], run="r")
+    elsewhere = ran(1, [], [path("c")], job="other")
+    for others in ([elsewhere], []):
+        for told in ([start, complete], [start, running, complete], [running, start, complete]):
+            deliveries = opened()
+            for event in (*others, *told):
+                deliveries.deliver([event])
+            assert deliveries.rebuilds == 0
+            assert tables(deliveries) == {"s.a", "s.b", *("/wh/c" for _ in others)}
+            assert deliveries.lines() == expected(deliveries, [*others, *told])
+            deliveries.rebuild()
+            assert deliveries.lines() == expected(deliveries, [*others, *told])
+
+
+def test_a_crash_between_rows_and_graph_does_not_split_a_table_that_is_linked_late(deliveries: Deliveries) -> None:
+    """The graph fails while START and COMPLETE become about the linked table; then the recovery runs."""
+    start, complete = ran(1, [path("a")], [], kind="START", run="r"), ran(2, [path("a", "s.a")], [path("b")], run="r")
+    deliveries.deliver([start])
+
+    def fail(*_: object) -> None:
+        raise GraphUnavailable("gone")
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr("platform_defs.lineage.sink.commit.apply_events", fail)
+        with pytest.raises(GraphUnavailable):
+            deliveries.committer.commit([deliveries.prepare(complete)])
+    assert tables(deliveries) == {"/wh/a"}
+    deliveries.recover()
+    # the client was told to send again
+    deliveries.deliver([complete])
+    assert deliveries.lines() == expected(deliveries, [start, complete])
+    assert tables(deliveries) == {"s.a", "/wh/b"}
+
+
+def test_two_processes_that_link_the_same_path_at_once_end_in_one_table(deliveries: Deliveries) -> None:
+    start = ran(1, [path("a")], [path("b")], kind="START", run="r")
+    ends = [ran(minute, [path("a", "s.a")], [path("b", "s.b")], run="r", kind=kind) for minute, kind in ENDS]
+    deliveries.deliver([start])
+    others = [open_committer(deliveries.engine, deliveries.graph) for _ in ends]
+    prepared = [deliveries.prepare(end) for end in ends]
+    failures: list[BaseException] = []
+
+    def commit(place: int) -> None:
+        try:
+            others[place].commit([prepared[place]])
+        except StoreUnavailable as error:  # the client sends again
+            failures.append(error)
+
+    threads = [threading.Thread(target=commit, args=(place,)) for place in range(len(ends))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for other in others:
+        other.flush()
+        other.close()
+    for end in ends:
+        deliveries.deliver([end])
+    deliveries.recover()
+    assert tables(deliveries) == {"s.a", "s.b"}
+    assert deliveries.lines() == expected(deliveries, [start, *ends])
+
+
+def test_a_path_of_which_too_many_events_may_have_spoken_needs_a_rebuild(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MAX_NAMED", 2)
+    events = [ran(minute, [path("a")], [], job=f"j{minute}") for minute in (1, 2, 3)]
+    for event in events:
+        deliveries.deliver([event])
+    deliveries.deliver([ran(4, [path("a", "s.a")], [])])
+    assert deliveries.rebuilds == 1
+    assert tables(deliveries) == {"s.a"}
+
+
+def test_a_path_whose_events_are_deleted_needs_a_rebuild_that_keeps_what_they_said(deliveries: Deliveries) -> None:
+    deliveries.deliver([ran(1, [path("a")], [path("b")])])
+    deliveries.committer.flush()
+    own = lineage_events.c.tenant_id == deliveries.tenant.id
+    transact(deliveries.engine, lambda connection: connection.execute(delete(lineage_events).where(own)))
+    deliveries.deliver([ran(2, [path("a", "s.a")], [])])
+    assert deliveries.rebuilds == 1
+    assert tables(deliveries) == {"/wh/a", "s.a", "/wh/b"}
+
+
 def test_a_symlink_is_followed_one_step_and_taking_it_back_counts(deliveries: Deliveries) -> None:
     chain = dataset(HIVE, "s.a", symlinks={"identifiers": [{"namespace": HIVE, "name": "s.b", "type": "TABLE"}]})
     events = [
@@ -150,7 +258,7 @@ def test_a_name_that_is_linked_by_another_process_while_a_group_is_written_is_fo
     # as if the other process had looked for the table of the path before this process wrote it
     with pytest.MonkeyPatch.context() as patched:
         for module in ("pending", "commit"):
-            patched.setattr(f"platform_defs.lineage.sink.{module}.tenants_with_tables", lambda *_: set())
+            patched.setattr(f"platform_defs.lineage.sink.{module}.tables_of_names", lambda *_: {})
         assert not other.commit([deliveries.prepare(linked)]).rebuild
     other.flush()
     other.close()
@@ -210,19 +318,36 @@ _lineage = st.builds(
     _name,
     st.sampled_from(["x", "y"]),
 )
+_changes = st.builds(
+    lambda change: (
+        {"lifecycleStateChange": {"lifecycleStateChange": "DROP"} | change}
+        if not change
+        else {"lifecycleStateChange": {"lifecycleStateChange": "RENAME", "previousIdentifier": change}}
+    ),
+    st.sampled_from([{}, {"namespace": FILES, "name": "/wh/a"}, {"namespace": HIVE, "name": "s.a"}]),
+)
 
 
 @st.composite
 def _arrivals(draw: st.DrawFn) -> list[list[Arrival]]:
     """Some events are of the far future: these are ordered by their arrival, which is between those of others."""
     events: list[Arrival] = []
-    for minute in range(draw(st.integers(2, 6))):
+    for minute in range(draw(st.integers(2, 7))):
         ahead = draw(st.integers(0, 3)) == 0
-        write = draw(_dataset)
-        write["facets"] = {**write["facets"], **draw(st.sampled_from([{}, draw(_lineage)]))}
-        time = minute + 60 * 24 * 365 if ahead else minute
-        arrived = draw(st.integers(0, 6)) + 0.5 if ahead else 1e6
-        events.append(ran(time, [draw(_dataset | _hive)], [write], job=draw(st.sampled_from("jk")), arrived=arrived))
+        write = draw(_dataset | _hive)
+        write["facets"] = {**write["facets"], **draw(st.sampled_from([{}, {}, draw(_lineage), draw(_changes)]))}
+        events.append(
+            ran(
+                minute + 60 * 24 * 365 if ahead else minute,
+                [draw(_dataset | _hive)],
+                [write],
+                job=draw(st.sampled_from("jk")),
+                arrived=draw(st.integers(0, 6)) + 0.5 if ahead else 1e6,
+                kind=draw(st.sampled_from(["START", "COMPLETE", "COMPLETE", "FAIL"])),
+                run=draw(st.sampled_from([None, "r1", "r2"])),
+                sql=draw(st.sampled_from([None, None, "insert into s.b select x, y from s.a"])),
+            )
+        )
     arriving = draw(st.permutations([*events, *draw(st.lists(st.sampled_from(events), max_size=2))]))
     cuts = sorted({0, len(arriving), *draw(st.lists(st.integers(1, len(arriving)), max_size=4))})
     return [list(arriving[begin:end]) for begin, end in pairwise(cuts)]
@@ -231,7 +356,7 @@ def _arrivals(draw: st.DrawFn) -> list[list[Arrival]]:
 def test_late_symlinks_and_future_times_in_any_order_end_in_the_reference_and_in_the_rebuild(
     opened: Callable[[], Deliveries], place: str
 ) -> None:
-    @settings(max_examples=EXAMPLES[place], deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(EXAMPLES[place]), deadline=None, suppress_health_check=list(HealthCheck))
     @given(_arrivals())
     def same(groups: list[list[Arrival]]) -> None:
         deliveries = opened()

@@ -228,6 +228,14 @@ def test_with_all_real_events_the_code_location_loads_and_draws_their_tables(hom
     assert any("not drawn" in name for key in tables for name in graph.get(key).metadata)
 
 
+def test_the_tables_are_drawn_also_while_neo4j_is_down(home: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_in(home, [run_event()])
+    refresh(home, EmbeddedGraph.on(home), limit=10, without=frozenset())
+    monkeypatch.setenv("PLATFORM_GRAPH_URL", "bolt://127.0.0.1:1")
+    graph = load_code_location()
+    assert len([key for key in graph.get_all_asset_keys() if key.path[0] == "lineage"]) == 2
+
+
 def test_a_process_that_only_executes_runs_loads_no_tables(home: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     take_in(home, [run_event()])
     refresh(home, EmbeddedGraph.on(home), limit=10, without=frozenset())

@@ -13,16 +13,19 @@ from sqlalchemy import Engine
 from platform_defs.access.keys import issue_key
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.api.lineage import warmth
+from platform_defs.graph import cypher
+from platform_defs.graph.errors import GraphLost
 from platform_defs.graph.model import Node
 from platform_defs.graph.neo4j import Neo4jGraph
+from platform_defs.graph.neo4j_store import Neo4jStore
 from platform_defs.lineage.sink.metrics import SinkMetrics
-from platform_defs.lineage.sink.warm_up import warm_up
+from platform_defs.lineage.sink.warm_up import ROUNDS, is_warm, warm_up
 from tests.api.serving import serve_api
 from tests.e2e.cut import cable
-from tests.graph.conftest import random_tenant
+from tests.graph.conftest import UNHURRIED, random_tenant
 from tests.lineage_events import run_event
 from tests.needs import require
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 class Rehearsals(Neo4jGraph):
@@ -52,6 +55,56 @@ def test_a_warm_up_leaves_nothing_behind_and_can_be_stopped() -> None:
 
 
 @pytest.mark.needs("neo4j")
+def test_a_warm_up_plans_every_statement_for_short_and_for_long_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neo4j plans a statement anew for lists of another order of magnitude."""
+    sizes: dict[str, set[int]] = {}
+    execute = Neo4jStore._execute
+
+    def note(store: Neo4jStore, tx: Any, template: str, names: Any, **parameters: Any) -> Any:
+        rows = parameters.get("rows", parameters.get("ids", ()))
+        sizes.setdefault(template.format(**names), set()).add(len(str(len(rows))))
+        return execute(store, tx, template, names, **parameters)
+
+    monkeypatch.setattr(Neo4jStore, "_execute", note)
+    graph = Neo4jGraph(require("neo4j"))
+    try:
+        graph.ensure_schema()
+        assert warm_up(graph)
+    finally:
+        graph.close()
+    assets = {"label": "Knowledge"}
+    ends = {"from_label": "Knowledge", "to_label": "Knowledge"}
+    for text in (
+        cypher.UPSERT_NODES.format(**assets),
+        cypher.NODES.format(**assets),
+        cypher.PATCH_NODES.format(**assets),
+        *(
+            cypher.UPSERT_EDGES.format(type=type, **ends)
+            for type in ("HAS_SCHEMA", "HAS_TABLE", "HAS_COLUMN", "INPUT_OF", "OUTPUT_TO", "DERIVES_FROM")
+        ),
+        cypher.UPSERT_EDGES.format(type="OWNS_CATALOG", from_label="Tenant", to_label="Knowledge"),
+    ):
+        assert sizes[text] >= {1, 2, 3}, text
+
+
+@pytest.mark.parametrize(
+    ("took", "warm"),
+    [
+        ([], False),
+        ([0.4], False),
+        ([9.0, 0.4, 0.6], False),
+        ([9.0, 0.4, 0.4], True),
+        ([9.0, 5.0, 4.0, 2.0], False),
+        ([9.0, 8.9, 8.8, 9.1], True),
+        ([9.0, 3.0, 2.9, 3.5, 2.6], True),
+    ],
+)
+def test_a_store_is_warm_when_it_is_fast_or_does_not_become_faster(took: list[float], warm: bool) -> None:
+    assert is_warm(took) is warm
+    assert len(took) < ROUNDS
+
+
+@pytest.mark.needs("neo4j")
 def test_a_graph_that_was_gone_is_warmed_up_before_it_gets_events_again(
     migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,7 +113,7 @@ def test_a_graph_that_was_gone_is_warmed_up_before_it_gets_events_again(
 
     def hold(graph: Any, *, stop: Callable[[], bool]) -> bool:
         rehearsed.set()
-        assert held.wait(60)
+        assert held.wait(PATIENCE_S)
         return warm_up(graph, stop=stop)
 
     number = random.randrange(10**9, 10**12)
@@ -97,10 +150,39 @@ def test_a_graph_that_was_gone_is_warmed_up_before_it_gets_events_again(
             api.app.state.graph.for_tenant(tenant.id).clear()
 
 
+class AwayAtFirst:
+    """Stands for a server that does not answer the first attempts."""
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+
+    def rehearse(self, tenant: int, work: Any) -> None:
+        self.left -= 1
+        if self.left >= 0:
+            raise GraphLost("Neo4j does not answer")
+
+
+def test_an_outage_is_one_line_of_the_log_however_long_it_lasts_and_its_end_is_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(warmth, "AGAIN_S", 0.001)
+    caplog.set_level("INFO", warmth.__name__)
+    monkeypatch.setattr(warmth, "LOGGED_EVERY_S", 3600.0)
+    graph: Any = AwayAtFirst(5)
+    waiting = warmth.Warmth(graph, "bolt://away", needed=True)
+    try:
+        until("the graph to be warm", lambda: waiting.is_warm)
+    finally:
+        waiting.close()
+    mine = [record for record in caplog.records if record.name == warmth.__name__]
+    assert [(record.levelname, record.exc_info or None) for record in mine] == [("WARNING", None), ("INFO", None)]
+    assert "Neo4j does not answer" in mine[0].getMessage()
+
+
 @pytest.mark.needs("neo4j")
 def test_the_connections_of_neo4js_pool_that_are_in_use_are_measured() -> None:
     registry = CollectorRegistry()
-    graph = Neo4jGraph(require("neo4j"), pool_size=7)
+    graph = Neo4jGraph(require("neo4j"), pool_size=7, timeouts=UNHURRIED)
     SinkMetrics(registry).watch_graph_pool(graph)
 
     def in_use() -> float | None:

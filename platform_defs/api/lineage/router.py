@@ -92,7 +92,7 @@ async def post_event(
     body = await read_body(request, request.app.state.settings.body_limit)
     until = time.monotonic() + service.deadline_s - spent
     try:
-        parsed = await service.readers.run(
+        parsed = await service.readers_for(body).run(
             lambda: _parse_body(service, principal, body), seconds=max(0.0, until - time.monotonic())
         )
     except TimeoutError:

@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 POOL_SIZE = 4
 # Parsing events keeps a processor busy: more threads than processors would only take turns.
 READERS = 2
+# Reading a larger body takes milliseconds: these have a thread of their own, for which no small one waits.
+LARGE_BODY = 16 * 1024
 # Dead letters of one request. A client whose events are all refused usually makes the same mistake in all of them.
 MAX_LETTERS = 100
 # A graph of at most this many events is rebuilt while the request waits; the runner rebuilds larger ones.
@@ -59,7 +61,8 @@ class LineageService(Service):
     def __init__(self, settings: Settings, engine: Engine, graph: Graph, registry: CollectorRegistry) -> None:
         self.deadline_s = settings.lineage_deadline_s
         self.metrics = SinkMetrics(registry)
-        self.readers = WorkerThreads(READERS, "lineage-reader")
+        self._readers = WorkerThreads(READERS, "lineage-reader")
+        self._large_readers = WorkerThreads(1, "lineage-large")
         self.writers = CapacityLimiter(READERS)
         deadline = settings.lineage_deadline_s
         self._engine = open_engine(
@@ -104,6 +107,9 @@ class LineageService(Service):
         """For /readyz: the first events after a cold start would take longer than a request may."""
         return "ok" if self._warmth.is_warm else "the graph is warming up"
 
+    def readers_for(self, body: bytes) -> WorkerThreads:
+        return self._large_readers if len(body) > LARGE_BODY else self._readers
+
     def keep_refusals(self, principal: Principal, refusals: Sequence[Refusal], *, omitted: int = 0) -> None:
         """Stores dead letters. If the database is down they are lost: the client gets its 400 all the same."""
         if omitted:
@@ -122,7 +128,8 @@ class LineageService(Service):
     def close(self) -> None:
         self._warmth.close()
         self.sink.close()
-        self.readers.close()
+        self._readers.close()
+        self._large_readers.close()
         self._graph.close()
         self._engine.dispose()
 

@@ -6,14 +6,17 @@ that was lost is not warm again, events are refused at once: the sender's retry 
 
 import logging
 import threading
+import time
 
+from platform_defs.errors import GraphError, one_line
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.sink.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 
-# seconds between two attempts to warm up a graph that does not answer
+# seconds between two attempts to warm up a graph that does not answer, and between two lines of the log that say so
 AGAIN_S = 1.0
+LOGGED_EVERY_S = 30.0
 # graphs that this process has warmed up before
 _WARM: set[str] = set()
 
@@ -51,14 +54,20 @@ class Warmth:
         while not self._closing.is_set():
             self._wanted.wait()
             self._wanted.clear()
+            began, logged_at = time.monotonic(), -LOGGED_EVERY_S
             while not self._closing.is_set():
                 try:
                     warm = warm_up(self._graph, stop=self._closing.is_set)
-                except Exception:
-                    log.warning("the graph could not be warmed up yet", exc_info=True)
+                except Exception as error:
+                    # not every time: an outage of an hour would fill the log with the same line
+                    if time.monotonic() - logged_at >= LOGGED_EVERY_S:
+                        logged_at = time.monotonic()
+                        unforeseen = not isinstance(error, GraphError)
+                        log.warning("the graph could not be warmed up yet: %s", one_line(error), exc_info=unforeseen)
                     self._closing.wait(AGAIN_S)
                     continue
                 if warm:
                     _WARM.add(self._url)
                     self.is_warm, self.is_lost = True, False
+                    log.info("the graph is warm after %.0f s: events are taken", time.monotonic() - began)
                 break

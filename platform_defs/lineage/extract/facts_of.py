@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import Event
-from platform_defs.lineage.extract.compute.lineage import lineage_facts
-from platform_defs.lineage.extract.compute.names import LogicalTables
+from platform_defs.lineage.extract.compute.recent import compute_facts
 from platform_defs.lineage.extract.gravitino.operations import changes_metadata, operation_facts, operation_of
 from platform_defs.lineage.facts import Fact, Ref
 
@@ -37,13 +36,14 @@ def facts_of(event: Event, source_type: SourceType, linked: Mapping[Ref, Ref] = 
     SQL text that was not seen before takes tens of milliseconds.
     """
     if source_type is SourceType.COMPUTE:
-        tables = LogicalTables(event, linked)
-        lineage = lineage_facts(event, tables)
-        return Extraction(lineage.facts, sql=lineage.sql, symlinks=tables.symlinks, plain_names=frozenset(tables.plain))
+        found = compute_facts(event, linked)
+        # an event without a run is a run of its own
+        facts = found.of_run(event.run_id or event.payload_hash)
+        return Extraction(facts, sql=found.sql, symlinks=found.symlinks, plain_names=found.plain_names)
     operation = operation_of(event)
     if not changes_metadata(event):
         return Extraction((), operation)
-    found = operation_facts(operation, event)
-    if found is None:
+    changes = operation_facts(operation, event)
+    if changes is None:
         return Extraction((), operation, unknown_operation=True)
-    return Extraction(found.facts, operation, sql=found.sql)
+    return Extraction(changes.facts, operation, sql=changes.sql)

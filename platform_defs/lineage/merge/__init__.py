@@ -19,6 +19,7 @@ arrive cannot matter:
 6. The Tenant node, the OWNS_* edges and the edges of the hierarchy follow from the assets that exist.
 
 Only the newest facts are remembered (state.py). If they do not suffice to decide exactly, NeedsRebuild is raised. That
-takes a rename that arrives late, or contradictory facts from before a rename that arrive late. Events that are applied
-in the order of their versions never raise it.
+takes a rename that arrives late, contradictory facts from before a rename that arrive late, or an old statement that
+counts again although its table has become one with another since. A rebuild, which applies all events in the order of
+their versions to a state that holds everything, never raises it.
 """

@@ -80,7 +80,7 @@ def operations(state: State) -> list[Operation]:
 
 
 def whole_graph(state: State) -> Iterator[Node | Edge]:
-    """The graph that a state which holds all of it says, hidden parts too."""
+    """All nodes and edges, hidden ones too, of a state that holds the whole graph."""
     settle(state)
     for id, node in state.nodes.items():
         if node is not None:

@@ -1,14 +1,21 @@
 """Puts claims of speakers on nodes and edges, and takes them back, as the live statements of the speakers change."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref, Statement
-from platform_defs.lineage.merge.names import claims_dead_before, dead_before, floor, resolve
-from platform_defs.lineage.merge.speakers import Claims, SpeakerState, expand, fold, live_parts, live_shape, strike_dead
-from platform_defs.lineage.merge.state import NEVER, Claim, EdgeState, NodeState, Stamp, State
-from platform_defs.lineage.merge.statement_bodies import ClaimKey, encode, items
+from platform_defs.lineage.merge.names import claims_dead_before, floor, resolve
+from platform_defs.lineage.merge.rewriting import settle_columns, strike_dead
+from platform_defs.lineage.merge.speakers import (
+    Claims,
+    SpeakerState,
+    expand,
+    fold,
+    live_parts,
+    live_shape,
+)
+from platform_defs.lineage.merge.state import NEVER, Claim, EdgeState, NeedsRebuild, NodeState, Stamp, State
+from platform_defs.lineage.merge.statement_bodies import DERIVES_FROM, ClaimKey, digest_of, encode, items
 
 # How many claims a node or edge remembers one by one. Of more, those of the last speakers by id become anonymous: they
 # count, but are never taken back.
@@ -25,8 +32,9 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     speaker.add(state, statement, at)
     if before != live_shape(state, speaker):
         _refuse_uncertain(state, statement, at)
-        strike_dead(state, speaker, partial(_dead_at, state))
+        strike_dead(state, speaker)
         old, new = _claims(state, old_state), _claims(state, speaker)
+        _refuse_revived(state, speaker, new.keys() - old.keys())
         for key in old.keys() - new.keys():
             if key.type != "read":
                 _take_back(state, statement.speaker, key)
@@ -46,10 +54,22 @@ def _refuse_uncertain(state: State, statement: Statement, at: Stamp) -> None:
                 resolve(state, ref, at)
 
 
+def _refuse_revived(state: State, speaker: SpeakerState, revived: Set[ClaimKey]) -> None:
+    """Old statements that count again, about assets that became one with others: what was dropped before is forgotten.
+
+    Not so in a rebuild, where every speaker's statements are there when two assets become one.
+    """
+    if revived and state.names_moved and state.is_partial:
+        for key, named, claim in expand(state, speaker, live_parts(state, speaker)):
+            for ref in (key.source, key.target):
+                if ref is not None and named in revived:
+                    resolve(state, ref, claim.at)
+
+
 def review_claims(state: State) -> None:
     """Corrects all loaded claims: by what their speakers have said since, and by what was dropped meanwhile."""
+    strike_all(state)
     for id, speaker in _speakers(state):
-        strike_dead(state, speaker, partial(_dead_at, state), loaded_only=True)
         for key, claim in _claims(state, speaker, loaded_only=True).items():
             claims, name = _claims_at(state, key), _name(id, key)
             if claims is not None and name in claims:
@@ -62,9 +82,29 @@ def review_claims(state: State) -> None:
             _drop_dead(edge.claims, claims_dead_before(state, place))
 
 
-def drop_unsaid_claims(state: State, table: Ref) -> None:
-    """After two tables became one: removes claims that would not count if they had always been one."""
-    live = {id: _claims(state, speaker, loaded_only=True).keys() for id, speaker in _speakers(state)}
+def strike_all(state: State) -> None:
+    """Removes what is dead from the statements of all loaded speakers."""
+    for _, speaker in _speakers(state):
+        strike_dead(state, speaker)
+
+
+def settle_names(state: State, joined: Set[Ref]) -> None:
+    """Before two tables become one: statements must not depend on what is forgotten then.
+
+    That is what was dropped of either, and how their columns were renamed.
+    """
+    strike_all(state)
+    for _, speaker in _speakers(state):
+        settle_columns(state, speaker, joined)
+
+
+def review_joined_claims(state: State, table: Ref) -> None:
+    """After two tables became one, claims are what they would be if the two had always been one.
+
+    Some do not count any more, because a newer run says something else of the other table. And lineage may count again
+    that a newer run had ended by not naming its table, if that run names the other one.
+    """
+    live = {id: _claims(state, speaker, loaded_only=True) for id, speaker in _speakers(state)}
     columns = state.children(table)
     for column in columns:
         node = state.node(column)
@@ -78,11 +118,19 @@ def drop_unsaid_claims(state: State, table: Ref) -> None:
         if begin is not None and end is not None and begin.ref is not None and end.ref is not None:
             key, edge = ClaimKey(place.type, begin.ref, end.ref), state.edges[place]
             edge.claims = {name: claim for name, claim in edge.claims.items() if name not in live or key in live[name]}
+    for id, claims in live.items():
+        speaker = state.nodes[id]
+        assert speaker is not None
+        assert speaker.ref is not None
+        for key, claim in claims.items():
+            of_table = key.type == DERIVES_FROM and table in (key.source, key.source.parent)
+            if of_table and id not in (_claims_at(state, key) or {}):
+                _put(state, speaker.ref, key, claim)
 
 
 def _claims(state: State, speaker: SpeakerState, *, loaded_only: bool = False) -> Claims:
     claims: Claims = {}
-    for key, claim in expand(state, speaker, live_parts(state, speaker), loaded_only=loaded_only):
+    for _, key, claim in expand(state, speaker, live_parts(state, speaker), loaded_only=loaded_only):
         claims[key] = claim.joined(claims[key]) if key in claims else claim
     return claims
 
@@ -102,6 +150,33 @@ def claim_again(state: State) -> None:
         assert node.ref is not None
         for key, claim in _claims(state, speaker).items():
             _put(state, node.ref, key, claim)
+
+
+def unsay(state: State, speaker: Ref, statements: Sequence[Statement], is_unsaid: Callable[[Stamp], bool]) -> None:
+    """Takes statements back as if they had never been made; is_unsaid: whether a stamp is of one of their events.
+
+    Columns that were only read stay. Raises NeedsRebuild where it is not remembered what would count without them.
+    """
+    node = state.find(speaker)
+    known = None if node is None else node.speaker
+    if known is None or (known.floor and any(statement.completes for statement in statements)):
+        raise NeedsRebuild(f"{speaker.id} is not remembered, or has runs that are forgotten")
+    old = _claims(state, known)
+    for run_name, digest in {(one.run, digest_of(one)) for one in statements if one.names_dataset}:
+        run = known.runs.get(run_name)
+        if run is None or not all(map(is_unsaid, run.said.pop(digest, [NEVER]))):
+            raise NeedsRebuild(f"a statement of {speaker.id} is not remembered as it was made")
+        if not run.said and (not run.completed or is_unsaid(run.completed)):
+            del known.runs[run_name]
+    used = {digest for run in known.runs.values() for digest in run.said}
+    known.bodies = {digest: body for digest, body in known.bodies.items() if digest in used}
+    new = _claims(state, known)
+    for key in old.keys() - new.keys():
+        if key.type != "read":
+            _take_back(state, speaker, key)
+    for key, claim in new.items():
+        if key not in old or old[key].props != claim.props:
+            _put(state, speaker, key, claim)
 
 
 def speakers_of(item: NodeState | EdgeState) -> set[str]:
@@ -151,19 +226,13 @@ def _claims_at(state: State, key: ClaimKey) -> dict[str, Claim] | None:
     return None if edge is None else edge.claims
 
 
-def _dead_at(state: State, key: ClaimKey) -> Stamp:
-    if key.target is None:
-        return floor(state, key.source)
-    return dead_before(state, key.type, key.source, key.target)
-
-
 def _drop_dead(claims: dict[str, Claim], dead_at: Stamp) -> None:
     for name in [name for name, claim in claims.items() if claim.at <= dead_at]:
         del claims[name]
 
 
 def _leave_digest(state: State, column: Ref) -> None:
-    """A set of columns that is said again drops this column if the set lacks it, and so is no longer without effect."""
+    """Invalidates the digest: the next identical set of columns must drop this column, if the set lacks it."""
     table = None if column.parent is None else state.find(column.parent)
     if table is not None and table.columns is not None and column.name[-1] not in table.columns.lacked:
         table.columns.digest = None

@@ -59,6 +59,8 @@ def read_node(node: Node, set_at: Stamp) -> NodeState:
         label=None if kind == TOMBSTONE or "label" not in facts else kind,
         label_at=_stamp(facts, "label", set_at),
         exists_at=_stamp(facts, "exists", set_at),
+        # without the list, more events than are remembered have named it, or an older release did not note them
+        named_in=None if "exists" in facts and "named" not in facts else frozenset(facts.get("named", ())),
         floor=Stamp(facts.get("floor", NEVER)),
         props=props,
         columns=None if columns is None else ColumnsState(Stamp(columns[0]), columns[1], columns[2]),
@@ -159,6 +161,7 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
         "name": None if state.ref is None else list(state.ref.name),
         "label": short(state.label_at) if label is not None else None,
         "exists": short(state.exists_at),
+        "named": sorted(state.named_in or ()),
         "floor": state.floor,
         "props": by_stamp,
         "columns": None if columns is None else [columns.at, columns.digest, columns.lacked],

@@ -1,7 +1,7 @@
 """Drops facts that a group of events repeats: thousands of runs of the same few jobs state the same few facts."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from platform_defs.graph.vocabulary import HAS_METRIC
 from platform_defs.lineage.facts import (
@@ -12,11 +12,14 @@ from platform_defs.lineage.facts import (
     Fact,
     Linked,
     LinkSet,
+    Ref,
     Renamed,
     Statement,
     Unlinked,
 )
-from platform_defs.lineage.merge.state import Stamp, State
+from platform_defs.lineage.merge.rules import NAMED_IN
+from platform_defs.lineage.merge.state import Stamp, State, path, version_in
+from platform_defs.lineage.version import Version
 
 
 def without_repeats(facts: Sequence[tuple[Stamp, Fact]]) -> list[tuple[Stamp, Fact]]:
@@ -34,6 +37,21 @@ def without_repeats(facts: Sequence[tuple[Stamp, Fact]]) -> list[tuple[Stamp, Fa
             same_subject.append(fact)
             newest.append((at, fact))
     return newest[::-1]
+
+
+def note_naming_events(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
+    """Notes of all facts, repeated ones too, which events named a table and what is above it."""
+    naming: dict[Ref, set[Version]] = defaultdict(set)
+    for at, fact in facts:
+        if isinstance(fact, Exists | ColumnSet):
+            version = version_in(at)
+            for ref in path(fact.ref if isinstance(fact, Exists) else fact.table):
+                if version in naming[ref]:
+                    break
+                naming[ref].add(version)
+    for ref, versions in naming.items():
+        if ref.kind in NAMED_IN and (node := state.find(ref)) is not None:
+            node.name_in(versions)
 
 
 def has_renames(state: State) -> bool:

@@ -18,6 +18,7 @@ from platform_defs.lineage.merge.load import table_of
 from platform_defs.lineage.merge.renames import joined, joined_claims, joined_edges, living
 from platform_defs.lineage.merge.speakers import SpeakerState
 from platform_defs.lineage.merge.state import (
+    BEFORE_ALL,
     DERIVED_TYPES,
     NEVER,
     Claim,
@@ -27,12 +28,9 @@ from platform_defs.lineage.merge.state import (
     Stamp,
     State,
     empty_state,
+    version_in,
 )
 from platform_defs.lineage.version import Version
-
-VERSION_LENGTH = 32
-# before every stamp of an event, which has the years from 1 on
-BEFORE_ALL = "0"
 
 Move = tuple[Stamp, Ref, Ref]
 
@@ -63,7 +61,7 @@ def read_forgotten_facts(
     mixed = {incoming.at: incoming.mixed for node in _nodes(state) for incoming in node.incoming_renames}
 
     def kept(stamp: Stamp) -> Stamp:
-        return NEVER if stamp[:VERSION_LENGTH] in stored else stamp
+        return NEVER if version_in(stamp) in stored else stamp
 
     _restamp(forgotten, kept)
     for at, ref, new in sorted(moves, key=lambda move: move[0], reverse=True):
@@ -180,6 +178,10 @@ def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:
         if not node.speaker.runs and not node.speaker.floor:
             node.speaker = None
     node.label_at, node.exists_at, node.floor = new(node.label_at), new(node.exists_at), new(node.floor)
+    if any(new(Stamp(version)) not in (version, NEVER) for version in node.named_in or ()):
+        node.named_in = None
+    elif node.named_in is not None:
+        node.named_in = frozenset(version for version in node.named_in if new(Stamp(version)))
     if not node.label_at:
         node.label = None
     node.entries_at, node.column_renamed_at = new(node.entries_at), new(node.column_renamed_at)
@@ -244,6 +246,7 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
     )
     after = NodeState(
         node.ref,
+        named_in=None,
         exists_at=node.exists_at if node.exists_at > at else NEVER,
         claims={name: claim for name, claim in node.claims.items() if claim.at > at},
         floor=node.floor if node.floor > at else NEVER,
@@ -268,6 +271,7 @@ def _with_newer(known: NodeState | None, back: NodeState) -> NodeState:
     return replace(
         back,
         exists_at=max(known.exists_at, back.exists_at),
+        named_in=None,
         claims=joined_claims(known.claims, back.claims),
         floor=max(known.floor, back.floor),
         props=back.props | known.props,

@@ -1,6 +1,6 @@
 """Loads the nodes and edges that a group of facts requires: a few reads per group, however many events it has."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import orjson
 
@@ -20,15 +20,19 @@ def load(
     facts: Sequence[tuple[Stamp, Fact]],
     ids: Iterable[str] = (),
     around: Iterable[str] = (),
+    relinked: Collection[Ref] = (),
 ) -> State:
-    """The state as far as these facts touch it, nodes besides, some with all their edges, and the tenant's node."""
+    """The state as far as these facts touch it, nodes besides, some with all their edges, and the tenant's node.
+
+    relinked: names of tables of which all is needed.
+    """
     state = State(str(transaction.tenant))
-    missing = find_required(state, facts)
+    missing = find_required(state, facts, relinked)
     missing.ids.update(ids, around, [state.tenant])
     missing.around.update(around)
     while missing:
         fetch(transaction, state, missing)
-        missing = find_required(state, facts)
+        missing = find_required(state, facts, relinked)
     if any(may_drop(fact) for _, fact in facts):
         review_claims(state)
     return state

@@ -47,7 +47,9 @@ def unlinked_at(state: State, ref: Ref, type: str) -> Stamp:
 
 
 def current_name(state: State, ref: Ref, at: Stamp) -> Ref | None:
-    """The name now of what was called `ref` at that time and has been merged then; None if it is dead.
+    """The present name of the asset that was called `ref` at that time, for a fact that is merged already.
+
+    None if the fact is dead.
 
     Unlike `resolve` this never asks for a rebuild: what was said has already moved with every rename since.
     """
@@ -55,7 +57,7 @@ def current_name(state: State, ref: Ref, at: Stamp) -> Ref | None:
 
 
 def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
-    """The name that what was called `ref` at that time bears now; None where it is dead whatever was said then."""
+    """The present name of the asset that was called `ref` at that time; None if all that was said then is dead."""
     return _follow(state, ref, at, merged=False)
 
 
@@ -72,7 +74,8 @@ def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> Ref | None:
         incoming = next((one for one in node.incoming_renames if one.at > time), None)
         if incoming is not None and (left_at is None or left_at > incoming.at):
             # said of the name before something else came to it: the two are one since then
-            if time < incoming.floor or (not merged and left_at is None and floor(state, ref) > incoming.at):
+            # (an older floor than the last rename's may have come with what was renamed)
+            if time < incoming.floor or (not merged and left_at is None and floor(state, ref) > node.arrived_at):
                 return None
             if not merged:
                 raise NeedsRebuild(f"{ref.id} was renamed to after what was said of it")
@@ -86,11 +89,15 @@ def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> Ref | None:
     return ref
 
 
-def dead_before(state: State, type: str, begin: Ref, end: Ref) -> Stamp:
-    """Claims up to this stamp on the edge do not count: an end was dropped, or somebody took the edge back."""
-    known = state.edges.get(EdgeKey(type, begin.id, end.id))
+def dead_before(state: State, type: str, begin: Ref | None, end: Ref | None) -> Stamp:
+    """Claims up to this stamp on the edge do not count: an end was dropped, or somebody took the edge back.
+
+    None is an end that is not loaded: then only the other end decides.
+    """
+    known = None if begin is None or end is None else state.edges.get(EdgeKey(type, begin.id, end.id))
     cut_at = known.at if known is not None and not known.linked else NEVER
-    return max(floor(state, begin), floor(state, end), unlinked_at(state, begin, type), cut_at)
+    dropped_at = max((floor(state, one) for one in (begin, end) if one is not None), default=NEVER)
+    return max(dropped_at, NEVER if begin is None else unlinked_at(state, begin, type), cut_at)
 
 
 def claims_dead_before(state: State, key: EdgeKey) -> Stamp:

@@ -16,15 +16,65 @@ def is_candidate(item: Node | Edge) -> bool:
         return is_hidden(item)
     if item.id.startswith(f"{SPEAKER}:"):
         return False
-    return is_hidden(item) or '"renames":' in item.props.get(FACTS, "")
+    return is_hidden(item) or _has_renames(item)
 
 
-def is_silent_speaker(item: Node | Edge, before: Stamp) -> bool:
-    """Whether it remembers a speaker who has said nothing since that time. What such a speaker claims stays."""
-    if isinstance(item, Edge) or not item.id.startswith(f"{SPEAKER}:"):
-        return False
-    speaker = read_node(item, NEVER).speaker
-    return speaker is None or max((run.newest for run in speaker.runs.values()), default=NEVER) < before
+def _has_renames(node: Node) -> bool:
+    return '"renames":' in node.props.get(FACTS, "")
+
+
+class Speakers:
+    """The speakers of a graph: those that may be forgotten, and the renames that the others still need.
+
+    Only by a rename is it known that what a speaker takes back is what it once said of another name.
+    """
+
+    def __init__(self, silent_since: Stamp) -> None:
+        self.silent: list[str] = []
+        self._silent_since = silent_since
+        # the tables that statements name, with the first times at which they do
+        self._named: dict[str, Stamp] = {}
+        self._renamed: dict[Ref, dict[Stamp, Ref]] = {}
+
+    def see(self, item: Node | Edge) -> None:
+        """Takes note of one item of the graph."""
+        if isinstance(item, Edge):
+            return
+        if item.id.startswith(f"{SPEAKER}:"):
+            speaker = read_node(item, NEVER).speaker
+            if (
+                speaker is None
+                or max((run.newest for run in speaker.runs.values()), default=NEVER) < self._silent_since
+            ):
+                # what such a speaker claims stays
+                self.silent.append(item.id)
+                return
+            for table, at in speaker.tables().items():
+                self._named[table.id] = min(at, self._named.get(table.id, at))
+        elif _has_renames(item):
+            node = read_node(item, NEVER)
+            if node.ref is not None:
+                self._renamed[node.ref] = node.renames
+
+    def needed_ids(self) -> set[str]:
+        """Tables and columns whose renames must not be forgotten."""
+        renames = {ref.id: moves for ref, moves in self._renamed.items() if ref.kind == "table"}
+        needed: set[str] = set()
+        waiting = list(self._named.items())
+        while waiting:
+            id, at = waiting.pop()
+            for stamp, new in renames.get(id, {}).items():
+                if stamp > at:
+                    needed.add(id)
+                    if new.id not in self._named or self._named[new.id] > at:
+                        self._named[new.id] = at
+                        waiting.append((new.id, at))
+        for ref, moves in self._renamed.items():
+            if ref.kind == "column" and ref.parent is not None:
+                named_at = self._named.get(ref.parent.id)
+                if named_at is not None and any(stamp > named_at for stamp in moves):
+                    needed.add(ref.id)
+        return needed
 
 
 def forget(state: State, ids: Iterable[str], before: Stamp) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.claims import settle_names
 from platform_defs.lineage.merge.names import claims_dead_before, exists, exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.state import (
     NEVER,
@@ -19,7 +20,7 @@ from platform_defs.lineage.merge.state import (
 
 
 def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
-    """Whether it was news. Exact only when nothing newer is remembered of either name."""
+    """Applies the rename; False if it was applied before. Raises NeedsRebuild if either name has newer facts."""
     if ref.kind == "column":
         assert ref.parent is not None
         table = resolve(state, ref.parent, at)
@@ -33,6 +34,8 @@ def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
     _refuse_newer(state, ref, at)
     _refuse_newer(state, new, at)
     incoming = IncomingRename(at, floor(state, new), _is_alive(state, new), ref.parent != new.parent)
+    if incoming.mixed:
+        settle_names(state, {ref, new})
     _move(state, ref, new, incoming)
     if ref.kind == "column":
         assert ref.parent is not None
@@ -80,7 +83,7 @@ def _is_alive(state: State, ref: Ref) -> bool:
 
 
 def lives(state: State, key: EdgeKey) -> bool:
-    """Whether what is remembered of the edge is still worth remembering."""
+    """Whether a fact about the edge, that it stands or was cut, is newer than all drops that would make it void."""
     begin, end = state.nodes[key.from_id], state.nodes[key.to_id]
     if begin is None or end is None or begin.ref is None or end.ref is None:
         return False
@@ -141,7 +144,10 @@ def joined_claims(one: dict[str, Claim], other: dict[str, Claim]) -> dict[str, C
 
 
 def living(state: State, ref: Ref, *, flat: bool) -> NodeState:
-    """What is alive of an asset; flat: freed from the set of columns and all that only facts of the past would ask."""
+    """The facts of an asset that are not dead. flat: also without its set of columns, drops and renames.
+
+    Only late facts would need those, and for an asset that became one with another such facts need a rebuild.
+    """
     node, dead_at = state.node(ref), floor(state, ref)
     alive = replace(
         node,

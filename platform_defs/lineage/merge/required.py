@@ -22,8 +22,8 @@ from platform_defs.lineage.facts import (
 from platform_defs.lineage.merge.claims import speakers_of
 from platform_defs.lineage.merge.rules import digest_of, may_drop
 from platform_defs.lineage.merge.speakers import SpeakerState, live_shape
-from platform_defs.lineage.merge.state import DERIVED_TYPES, Stamp, State, column_of, path
-from platform_defs.lineage.merge.statement_bodies import ClaimKey, encode, tables_of
+from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State, column_of, path
+from platform_defs.lineage.merge.statement_bodies import DERIVES_FROM, ClaimKey, encode, tables_of
 
 HAS_COLUMN = "HAS_COLUMN"
 
@@ -41,7 +41,8 @@ class Required:
         return bool(self.ids or self.around or self.links or self.typed)
 
 
-def find_required(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Required:
+def find_required(state: State, facts: Sequence[tuple[Stamp, Fact]], relinked: Iterable[Ref] = ()) -> Required:
+    """relinked: names of tables that will be taken back (relinking.py)."""
     asked = _Asked(state)
     touched: set[Ref] = set()
     sets: dict[Ref, list[ColumnSet]] = defaultdict(list)
@@ -75,13 +76,19 @@ def find_required(state: State, facts: Sequence[tuple[Stamp, Fact]]) -> Required
                     asked.column_types(one, types)
             case Statement(speaker):
                 statements[speaker].append((at, fact))
-    drops = any(may_drop(fact) for _, fact in facts)
+    for name in relinked:
+        asked.names(name, NEVER)
+        asked.family(name)
+    drops = any(may_drop(fact) for _, fact in facts) or bool(relinked)
     for speaker, said in statements.items():
         asked.statements(speaker, said, may_change=drops)
     if drops:
         asked.claimants()
+        for at, fact in facts:
+            if isinstance(fact, Renamed) and fact.new.kind == "table":
+                asked.lineage_of_both(fact.ref, fact.new, at)
     for table, given in sets.items():
-        asked.columns(table, given, touched=table in touched)
+        asked.columns(table, given, touched=table in touched | asked.claimed)
     asked.ends()
     return asked.required
 
@@ -96,9 +103,11 @@ class _Asked:
         self._loaded: set[str] = set()
         self._revivable: set[str] = set()
         self._constant_names: dict[str, list[Ref]] = {}
+        # tables with columns that speakers may claim and that the stored set of columns lacks
+        self.claimed: set[Ref] = set()
 
     def names(self, ref: Ref, at: Stamp) -> list[Ref]:
-        """The names under which what was called so may be remembered, all of them loaded with what is above them."""
+        """All names under which the asset that was called `ref` then may be stored; asks for them and those above."""
         known = self._constant_names.get(ref.id)
         if known is not None:
             return known
@@ -140,7 +149,7 @@ class _Asked:
             self.types(column, types)
 
     def columns(self, table: Ref, given: list[ColumnSet], *, touched: bool) -> None:
-        """A set of columns that is stored already, and that nothing in this group touches, needs no column."""
+        """Asks for the columns of the table, unless the group only repeats the stored set of columns."""
         node = self._state.nodes.get(table.id)
         if node is None:
             return
@@ -157,7 +166,7 @@ class _Asked:
                 self._surround(child.id)
 
     def statements(self, speaker: Ref, said: list[tuple[Stamp, Statement]], *, may_change: bool) -> None:
-        """All that the speaker has ever claimed, and claims now, unless the claims will not change."""
+        """Asks for all that the speaker claimed in remembered statements and will claim, if claims change at all."""
         self._load(speaker)
         if speaker.id not in self._state.nodes:
             return
@@ -181,12 +190,14 @@ class _Asked:
                     self._surround(column.id)  # it may be no longer claimed
         for key, at in new.refs():
             if key.target is None:
-                self.names(key.source, at)
+                for column in self.names(key.source, at):
+                    if column.parent is not None and not self.is_in_set(column):
+                        self.claimed.add(column.parent)
             else:
                 self.link(key.type, key.source, key.target, at)
 
     def claimants(self) -> None:
-        """Whether a claim survives a drop depends on what its speaker has said since."""
+        """Asks for the speakers of all claims that may be dropped: a claim survives if it was made again since."""
         items = (*self._state.nodes.values(), *self._state.edges.values())
         for id in {id for item in items if item is not None for id in speakers_of(item)} - self._state.nodes.keys():
             self.required.ids.add(id)
@@ -196,6 +207,18 @@ class _Asked:
                     self.names(table, at)
                 for key, at in node.speaker.refs():
                     self._renamed_columns(key, at)
+
+    def lineage_of_both(self, one: Ref, other: Ref, at: Stamp) -> None:
+        """If two tables become one, lineage may count again that a speaker who names both has said of either."""
+        pair = [set(self.names(table, at)) for table in (one, other)]
+        for node in list(self._state.nodes.values()):
+            if node is None or node.speaker is None:
+                continue
+            named = {name for table, first in node.speaker.tables().items() for name in self.names(table, first)}
+            if all(named & names for names in pair):
+                for key, first in node.speaker.refs():
+                    if key.type == DERIVES_FROM and key.target is not None:
+                        self.link(key.type, key.source, key.target, first)
 
     def _renamed_columns(self, key: ClaimKey, at: Stamp) -> None:
         """Two columns that a statement names may be one since a rename: then both say what the column is like."""

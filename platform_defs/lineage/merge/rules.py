@@ -19,7 +19,7 @@ from platform_defs.lineage.facts import (
     Statement,
     Unlinked,
 )
-from platform_defs.lineage.merge.claims import drop_unsaid_claims, review_claims, take_statement
+from platform_defs.lineage.merge.claims import review_claims, review_joined_claims, take_statement
 from platform_defs.lineage.merge.codec import ENTRY, plain
 from platform_defs.lineage.merge.names import floor, resolve, unlinked_at
 from platform_defs.lineage.merge.renames import rename
@@ -35,7 +35,11 @@ from platform_defs.lineage.merge.state import (
     State,
     column_of,
     path,
+    version_in,
 )
+
+# kinds of assets of which it is remembered which events named them
+NAMED_IN = frozenset({"catalog", "schema", "table"})
 
 
 def take(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
@@ -51,7 +55,7 @@ def take(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
                 if rename(state, ref, new, at) and new.parent is not None:
                     _say(state, new.parent, at)
                     if new.kind == "table":
-                        drop_unsaid_claims(state, new)
+                        review_joined_claims(state, new)
             case ColumnSet(table, columns):
                 _say(state, table, at)
                 _set_columns(state, resolve(state, table, at), columns, at)
@@ -89,6 +93,8 @@ def _say(state: State, ref: Ref, at: Stamp) -> None:
         if now is None or at <= floor(state, now):
             continue
         node = state.node(now)
+        if now.kind in NAMED_IN:
+            node.name_in([version_in(at)])
         node.exists_at = max(node.exists_at, at)
         if now.kind == "column":
             _touch_columns(state, now, at, unless_in_set=True)
@@ -119,7 +125,7 @@ def _renew_entries(node: NodeState, at: Stamp) -> None:
 
 
 def _touch_columns(state: State, column: Ref, at: Stamp, *, unless_in_set: bool = False) -> None:
-    """After this the same set of columns is news to this column, and so no longer one that changes nothing."""
+    """Invalidates the digest: the next identical set of columns must be applied to this column again."""
     assert column.parent is not None
     table = state.find(column.parent)
     if table is None or table.columns is None or at <= table.columns.at:
@@ -188,7 +194,10 @@ def _set_columns(state: State, table: Ref | None, columns: Iterable[Exists], at:
 
 
 def _say_set_again(state: State, table: Ref, columns: ColumnsState, at: Stamp) -> None:
-    """All that the set said, it says again: columns that are not loaded know it by the mark for the set's stamp."""
+    """Gives the unchanged set, and all that it said, a newer stamp.
+
+    Columns that are not loaded need no write: they store a mark in place of the set's stamp (OF_SET).
+    """
     for child in state.children(table):
         node = state.node(child)
         if child.name[-1] in columns.lacked:

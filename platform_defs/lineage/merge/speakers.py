@@ -15,7 +15,7 @@ claim may be older than the newest statement; `review_claims` corrects it before
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -27,9 +27,7 @@ from platform_defs.lineage.merge.statement_bodies import (
     ClaimKey,
     decode,
     digest_of,
-    digest_of_body,
     encode,
-    items,
     table_ref,
     tables_of,
 )
@@ -81,7 +79,10 @@ class Run:
 
 @dataclass(slots=True)
 class SpeakerState:
-    """bodies: statements by digest (statement_bodies.py). floor and lineage_floors: of runs that are not remembered."""
+    """bodies: statements by digest (statement_bodies.py). floor and lineage_floors: of runs that are not remembered.
+
+    lineage_floors are by the ids that tables had when their lineage was said.
+    """
 
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class SpeakerState:
         if statement.names_dataset:
             digest = digest_of(statement)
             body = self.bodies.setdefault(digest, encode(statement))
-            run.said[digest] = _newest(state, body, [*run.said.get(digest, ()), at])
+            run.said[digest] = newest_stamps(state, body, [*run.said.get(digest, ()), at])
 
     def tables(self) -> dict[Ref, Stamp]:
         """All tables of the statements, with the first times at which they were named."""
@@ -149,8 +150,11 @@ def live_parts(state: State, speaker: SpeakerState) -> dict[Part, Stamp]:
 
 def expand(
     state: State, speaker: SpeakerState, live: Mapping[Part, Stamp], *, loaded_only: bool = False
-) -> Iterator[tuple[ClaimKey, Claim]]:
-    """The claims that the live parts make, by the names that assets have now; several parts may claim the same."""
+) -> Iterator[tuple[ClaimKey, ClaimKey, Claim]]:
+    """The claims that the live parts make, by the names that assets had then and have now.
+
+    Several parts may claim the same.
+    """
     statements: dict[tuple[str, tuple[str, ...]], dict[tuple[str, Ref | None], Stamp]] = defaultdict(dict)
     for part, at in live.items():
         statements[part.digest, part.where][part.kind, part.table] = at
@@ -165,31 +169,7 @@ def expand(
                     continue
                 if kind == "read" and ("reading", live_table) not in parts:
                     props = {}
-                yield named, Claim(at, props)
-
-
-def strike_dead(
-    state: State, speaker: SpeakerState, dead_at: Callable[[ClaimKey], Stamp], *, loaded_only: bool = False
-) -> None:
-    """Removes from the statements what was dropped after they were made. Made again, they are other statements."""
-    bodies: dict[str, dict[str, Any]] = {}
-    for run in speaker.runs.values():
-        said: dict[str, list[Stamp]] = defaultdict(list)
-        for digest, at in run.statements():
-            body = speaker.bodies[digest]
-            kept: dict[str, list[Any]] = {"columns": [], "links": []}
-            for item, key in items(body):
-                named = _key_now(state, key, at, loaded_only=loaded_only)
-                unknown = loaded_only and not _are_loaded(state, key, at)
-                if unknown or (named is not None and at > dead_at(named)):
-                    kept["columns" if key.target is None else "links"].append(item)
-            if any(len(kept[kind]) < len(body[kind]) for kind in kept):
-                body = {**body, **kept}
-                digest = digest_of_body(body)
-            bodies[digest] = body
-            said[digest].append(at)
-        run.said = {digest: _newest(state, bodies[digest], stamps) for digest, stamps in said.items()}
-    speaker.bodies = bodies
+                yield key, named, Claim(at, props)
 
 
 def fold(state: State, speaker: SpeakerState) -> None:
@@ -208,7 +188,7 @@ def fold(state: State, speaker: SpeakerState) -> None:
             others = speaker.runs.setdefault(UNFINISHED, Run(names_dataset=True))
             for digest, stamps in run.said.items():
                 both = [*others.said.get(digest, ()), *stamps]
-                others.said[digest] = _newest(state, speaker.bodies[digest], both)
+                others.said[digest] = newest_stamps(state, speaker.bodies[digest], both)
         if live_shape(state, speaker, readers=False) != counting:
             speaker.floor, speaker.runs[name] = floor, run
     if UNFINISHED in speaker.runs:
@@ -230,7 +210,7 @@ def live_shape(state: State, speaker: SpeakerState, *, readers: bool = True) -> 
     return parts.keys() if readers else {part for part in parts if part.kind not in ("read", "reading")}
 
 
-def _newest(state: State, body: Mapping[str, Any], stamps: Iterable[Stamp]) -> list[Stamp]:
+def newest_stamps(state: State, body: Mapping[str, Any], stamps: Iterable[Stamp]) -> list[Stamp]:
     """The stamps without those after which the same was said again of the same assets."""
     if not state.names_moved:
         return [max(stamps)]
@@ -250,7 +230,8 @@ def _where(state: State, body: Mapping[str, Any], at: Stamp) -> tuple[str, ...]:
         renamed_at = renamed_at if node is None else max(renamed_at, node.column_renamed_at)
         moved |= now != table
         found.append("" if now is None else now.id)
-    columns = [renamed_at] if renamed_at > at else []
+    # only the newest rename of a column is known: whether another one came between two statements is not
+    columns = [at] if renamed_at > at else []
     return (*(found if moved else ()), *columns)
 
 
@@ -258,18 +239,19 @@ def _floors(state: State, speaker: SpeakerState) -> tuple[dict[Ref, Stamp], dict
     columns: dict[Ref, Stamp] = {}
     lineage: dict[Ref, Stamp] = {}
     said = [(run, digest, at) for run in speaker.runs.values() for digest, at in run.statements()]
-    with_lineage = {table for _, digest, at in said for table in _now(state, speaker.bodies[digest]["lineage"], at)}
-    for table in with_lineage:
-        lineage[table] = speaker.lineage_floors.get(table.id, NEVER)
+    for _, digest, at in said:
+        for name in map(table_ref, speaker.bodies[digest]["lineage"]):
+            if (table := current_name(state, name, at)) is not None:
+                lineage[table] = max(lineage.get(table, NEVER), speaker.lineage_floors.get(name.id, NEVER))
     for run in speaker.runs.values():
         if not run.done_at:
             continue
         named = _named_tables(state, speaker, run)
         for table in named["written"]:
             columns[table] = max(columns.get(table, NEVER), run.done_at)
-        for table in with_lineage:
+        for table in lineage:
             if table in named["lineage"] or table not in named["outputs"]:
-                lineage[table] = max(lineage.get(table, NEVER), run.done_at)
+                lineage[table] = max(lineage[table], run.done_at)
     return columns, lineage
 
 
@@ -285,10 +267,11 @@ def _keep_lineage_floors(state: State, speaker: SpeakerState, forgotten: Run) ->
     named = _named_tables(state, speaker, forgotten)
     for run in speaker.runs.values():
         for digest, at in run.statements():
-            for table in _now(state, speaker.bodies[digest]["lineage"], at):
+            for name in map(table_ref, speaker.bodies[digest]["lineage"]):
+                table = current_name(state, name, at)
                 if table in named["lineage"] or table not in named["outputs"]:
-                    known = speaker.lineage_floors.get(table.id, NEVER)
-                    speaker.lineage_floors[table.id] = max(known, forgotten.done_at)
+                    known = speaker.lineage_floors.get(name.id, NEVER)
+                    speaker.lineage_floors[name.id] = max(known, forgotten.done_at)
 
 
 def _now(state: State, names: Iterable[list[str]], at: Stamp) -> list[Ref]:
@@ -320,10 +303,10 @@ def _key_now(state: State, key: ClaimKey, at: Stamp, *, loaded_only: bool) -> Cl
 
 
 def _are_loaded(state: State, key: ClaimKey, at: Stamp) -> bool:
-    return all(_is_loaded(state, ref, at) for ref in (key.source, key.target) if ref is not None)
+    return all(is_loaded(state, ref, at) for ref in (key.source, key.target) if ref is not None)
 
 
-def _is_loaded(state: State, ref: Ref, at: Stamp) -> bool:
+def is_loaded(state: State, ref: Ref, at: Stamp) -> bool:
     if ref.kind != "column" or ref.parent is None:
         return state.is_loaded(ref)
     table = current_name(state, ref.parent, at)

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 Stamp = NewType("Stamp", str)
 NEVER = Stamp("")  # before every stamp
+BEFORE_ALL = Stamp("0")  # before every stamp of an event, which has the years from 1 on
+VERSION_LENGTH = 32
+# so many events that named a table are remembered
+MAX_NAMED = 16
 
 # edges that follow from names; facts cannot say or deny them
 DERIVED_TYPES = frozenset(kind.edge for kind in ASSET_KINDS.values())
@@ -80,13 +84,15 @@ class Claim(NamedTuple):
 @dataclass(slots=True)
 class NodeState:
     """link_sets and column_link_sets: the newest LinkSet and, of a table, ColumnsUnlinked by type. entries_at: the
-    newest fact that said all entries of `properties`; older ones are not kept.
+    newest fact that said all entries of `properties`; older ones are not kept. named_in: of a table and what is above
+    it, the versions of all events that named it; None if they are more than MAX_NAMED, or not known.
     """
 
     ref: Ref | None
     label: str | None = None
     label_at: Stamp = NEVER
     exists_at: Stamp = NEVER
+    named_in: frozenset[Version] | None = frozenset()
     floor: Stamp = NEVER
     props: dict[str, tuple[Stamp, Any]] = field(default_factory=dict)
     columns: ColumnsState | None = None
@@ -103,6 +109,12 @@ class NodeState:
     # what others than the merge wrote on the node, such as an embedding
     foreign: dict[str, Any] = field(default_factory=dict)
     vector: str | None = None
+
+    def name_in(self, versions: Iterable[Version]) -> None:
+        """Adds events that named the asset."""
+        if self.named_in is not None and not self.named_in.issuperset(versions):
+            both = self.named_in.union(versions)
+            self.named_in = both if len(both) <= MAX_NAMED else None
 
     @property
     def arrived_at(self) -> Stamp:
@@ -165,6 +177,11 @@ class State:
             return None
         return self.nodes[ref.id]
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether the store may hold more than was loaded."""
+        return bool(self.stored_nodes)
+
     def is_loaded(self, ref: Ref) -> bool:
         """Whether `find` can tell if the asset is remembered."""
         if type(self.nodes) is not dict or ref.id in self.nodes:
@@ -207,6 +224,10 @@ class _AllKnown(dict[str, NodeState | None]):
 def empty_state(tenant: str) -> State:
     """A state that holds the whole graph: nothing has to be loaded into it."""
     return State(tenant, nodes=_AllKnown())
+
+
+def version_in(stamp: Stamp) -> Version:
+    return Version(stamp[:VERSION_LENGTH])
 
 
 def path(ref: Ref) -> Iterator[Ref]:

@@ -14,11 +14,12 @@ from typing import Any
 from platform_defs.access.tenants import Tenant
 from platform_defs.graph.model import DeleteEdges, DeleteNodes, Node, Operation, PatchNodes, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import GraphStore, GraphTransaction
-from platform_defs.lineage.facts import Fact
+from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.merge.changes import operations
-from platform_defs.lineage.merge.deduplication import has_renames, without_repeats
+from platform_defs.lineage.merge.deduplication import has_renames, note_naming_events, without_repeats
 from platform_defs.lineage.merge.load import load
-from platform_defs.lineage.merge.pruning import forget, is_candidate, is_silent_speaker
+from platform_defs.lineage.merge.pruning import Speakers, forget, is_candidate
+from platform_defs.lineage.merge.relinking import Relink, take_back
 from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, NodeState, Stamp, State, stamp_of
 from platform_defs.lineage.version import Version, version_of
@@ -48,19 +49,33 @@ class ApplyResult:
 
 
 def apply_events(
-    store: GraphStore, tenant: Tenant, events: Sequence[EventFacts], counts: Mapping[str, int] | None = None
+    store: GraphStore,
+    tenant: Tenant,
+    events: Sequence[EventFacts],
+    counts: Mapping[str, int] | None = None,
+    relink: Relink | None = None,
 ) -> ApplyResult:
-    """Applies the events in one transaction; `counts` are total execution counts by the id of the SQL node."""
+    """Applies the events in one transaction; `counts` are total execution counts by the id of the SQL node.
+
+    relink: events that are applied already, and are applied anew because names in them mean other tables now.
+    """
     all_facts = stamp_facts(events)
+    if relink is not None:
+        all_facts = sorted(dict([*all_facts, *relink.after]).items(), key=lambda stamped: stamped[0])
     once = without_repeats(all_facts)
     counts = counts or {}
+    before, names = ((), frozenset[Ref]()) if relink is None else (relink.before, relink.names)
 
     def work(transaction: GraphTransaction) -> int:
-        facts, state = once, load(transaction, once, counts)
+        facts, state = once, load(transaction, [*before, *once], counts, relinked=names)
         # after a rename the same name may mean different assets at different times, so repeated facts may differ
         if len(once) < len(all_facts) and has_renames(state):
-            facts, state = all_facts, load(transaction, all_facts, counts)
+            facts, state = all_facts, load(transaction, [*before, *all_facts], counts, relinked=names)
+        if relink is not None:
+            take_back(state, relink)
         take(state, facts)
+        if facts is once and len(once) < len(all_facts):
+            note_naming_events(state, all_facts)
         set_execution_counts(state, counts)
         steps = [*_tenant_step(state, tenant), *operations(state)]
         transaction.apply(steps)
@@ -78,19 +93,17 @@ def prune_graph(store: GraphStore, older_than: datetime, *, speakers_before: dat
     Speakers who have said nothing since `speakers_before` are forgotten too.
     """
     before = Stamp(version_of(older_than, ""))
-    silent_since = NEVER if speakers_before is None else Stamp(version_of(speakers_before, ""))
+    speakers = Speakers(NEVER if speakers_before is None else Stamp(version_of(speakers_before, "")))
     found: dict[str, None] = {}
-    silent: list[str] = []
     for item in store.stream():
-        if isinstance(item, Node) and is_silent_speaker(item, silent_since):
-            silent.append(item.id)
-        elif is_candidate(item):
+        speakers.see(item)
+        if is_candidate(item):
             found |= dict.fromkeys([item.id] if isinstance(item, Node) else [item.from_id])
-    found.pop(str(store.tenant), None)
-    for some in chunks(silent, PRUNED_AT_ONCE):
+    for some in chunks(speakers.silent, PRUNED_AT_ONCE):
         store.apply([DeleteNodes(some)])
-    pruned = (store.update(partial(_prune_some, ids=some, before=before)) for some in chunks(found, PRUNED_AT_ONCE))
-    return sum(pruned) + len(silent)
+    old = sorted(found.keys() - speakers.needed_ids() - {str(store.tenant)})
+    pruned = (store.update(partial(_prune_some, ids=some, before=before)) for some in chunks(old, PRUNED_AT_ONCE))
+    return sum(pruned) + len(speakers.silent)
 
 
 def _prune_some(transaction: GraphTransaction, *, ids: Sequence[str], before: Stamp) -> int:

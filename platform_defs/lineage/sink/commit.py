@@ -20,7 +20,7 @@ from platform_defs.graph.port import Graph
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import apply_events
 from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
-from platform_defs.lineage.sink.pending import PendingWrites, PreparedEvent, find_pending, tenants_with_tables
+from platform_defs.lineage.sink.pending import PendingWrites, PreparedEvent, find_pending, tables_of_names
 from platform_defs.lineage.sink.raw_events import EventKey
 from platform_defs.lineage.sink.symlinks import NameWatch
 from platform_defs.lineage.upkeep import rebuild_requests
@@ -75,7 +75,7 @@ def is_store_unavailable(error: BaseException) -> bool:
 
 def _request_missed_rebuilds(engine: Engine, graph: Graph, pending: PendingWrites) -> frozenset[int]:
     """Looks again once the symlinks are committed: a process that did not see them may have written such tables."""
-    missed = frozenset(tenants_with_tables(graph, pending.names.new) - pending.rebuild)
+    missed = frozenset(tables_of_names(graph, pending.names.new).keys() - pending.rebuild)
     if missed:
         transact(engine, lambda connection: rebuild_requests.request_rebuild(connection, missed), attempts=ATTEMPTS)
     return missed
@@ -97,7 +97,13 @@ def _apply_to_graph(graph: Graph, pending: PendingWrites) -> frozenset[int]:
     return frozenset(
         tenant.id
         for tenant, events in pending.by_tenant()
-        if apply_events(graph.for_tenant(tenant.id), tenant, events, pending.counts.get(tenant.id, {})).needs_rebuild
+        if apply_events(
+            graph.for_tenant(tenant.id),
+            tenant,
+            events,
+            pending.counts.get(tenant.id, {}),
+            pending.relinks.get(tenant.id),
+        ).needs_rebuild
     )
 
 

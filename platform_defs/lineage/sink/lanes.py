@@ -1,7 +1,7 @@
 """Two lanes of groups: a tenant whose events are wide is written beside the others, which so do not wait for it.
 
 Whatever one tenant sends is written in one lane at a time: two writes to one tenant's graph would only wait for each
-other. While no other tenant has events here, everything takes the first lane.
+other.
 """
 
 import asyncio
@@ -14,6 +14,9 @@ from platform_defs.lineage.sink.fair_queue import Entry, FairQueue
 
 # An event with more facts than this is wide. Of 306 real events the widest has 116.
 WIDE_FACTS = 500
+# While others wait, the lane of wide events rests as long as it has worked, but no longer than this many seconds: its
+# writes keep the processors and the stores busy, and its own requests have a deadline too.
+MAX_PAUSE_S = 0.25
 
 
 class Lane:
@@ -44,7 +47,7 @@ class Lanes:
         tenant = entry.event.tenant.id
         self._held[tenant] += 1
         entry.answer.add_done_callback(lambda _: _leave(self._held, tenant))
-        wide = entry.event.facts > WIDE_FACTS and len(self._held) > 1
+        wide = entry.event.facts > WIDE_FACTS
         if len(self.all) > 1 and (wide or self._in_second_lane[tenant]):
             return self._enter_second(entry)
         self.all[0].queue.push(entry)
@@ -55,6 +58,11 @@ class Lanes:
         if lane is self.all[0] and self._in_second_lane[entry.event.tenant.id]:
             return self._enter_second(entry)
         return None
+
+    def pause_after(self, lane: Lane, worked_s: float) -> float:
+        """How many seconds the lane rests after it has written a group for so long."""
+        others = self._held.keys() - self._in_second_lane.keys()
+        return min(worked_s, MAX_PAUSE_S) if lane is not self.all[0] and others else 0.0
 
     def close(self) -> None:
         for lane in self.all:

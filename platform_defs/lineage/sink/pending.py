@@ -1,7 +1,7 @@
 """The events of a group that a store lacks, ready to be written: counted, and with their names resolved."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -9,9 +9,11 @@ from sqlalchemy import Connection
 from platform_defs.access.tenants import Tenant, name_tenants
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.relinking import Relink
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.sink.raw_events import EventKey
+from platform_defs.lineage.sink.relinks import find_relink
 from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs
 from platform_defs.lineage.sink.symlinks import EventNames, NameUse, NameWatch, ResolvedNames, resolve_names
 from platform_defs.lineage.upkeep import rebuild_requests
@@ -74,6 +76,8 @@ class PendingWrites:
     # tenants that these events name, as they are called since
     tenants: Mapping[int, Tenant]
     rebuild: frozenset[int] = frozenset()
+    # events that were applied before, by tenant, in which names mean other tables now
+    relinks: Mapping[int, Relink] = field(default_factory=dict)
 
     @property
     def events(self) -> list[PreparedEvent]:
@@ -108,10 +112,19 @@ def find_pending(
     names = resolve_names(connection, [event.name_use for event in fresh + waiting], changes)
     meant = [event.with_linked(linked) for event, linked in zip(fresh + waiting, names.linked, strict=True)]
     tenants = name_tenants(connection, _said_names(meant))
-    rebuild = frozenset(changed | names.rebuild | tenants_with_tables(graph, names.new))
+    rebuild = changed | names.rebuild
+    relinks: dict[int, Relink] = {}
+    for tenant_id, found in tables_of_names(graph, names.new).items():
+        relink = None if tenant_id in rebuild else find_relink(connection, graph, tenant_id, found)
+        if relink is None:
+            rebuild.add(tenant_id)
+        else:
+            relinks[tenant_id] = relink
     if rebuild:
         rebuild_requests.request_rebuild(connection, rebuild)
-    return PendingWrites(meant[: len(fresh)], meant[len(fresh) :], counts, names, marks, tenants, rebuild)
+    return PendingWrites(
+        meant[: len(fresh)], meant[len(fresh) :], counts, names, marks, tenants, frozenset(rebuild), relinks
+    )
 
 
 def _said_names(events: Sequence[PreparedEvent]) -> list[Tenant]:
@@ -128,6 +141,11 @@ def _symlink_changes(marks: Mapping[int, TenantMarks]) -> dict[int, int]:
     return {tenant_id: mark.symlink_changes for tenant_id, mark in marks.items()}
 
 
-def tenants_with_tables(graph: Graph, names: Mapping[int, Collection[str]]) -> set[int]:
-    """Tenants whose graph has tables of names that were linked to other tables just now."""
-    return {tenant_id for tenant_id, ids in names.items() if ids and graph.for_tenant(tenant_id).nodes(sorted(ids))}
+def tables_of_names(graph: Graph, names: Mapping[int, Collection[Ref]]) -> dict[int, set[Ref]]:
+    """By tenant, those of the names of which the graph has tables, although they mean other tables now."""
+    found: dict[int, set[Ref]] = {}
+    for tenant_id, some in names.items():
+        stored = graph.for_tenant(tenant_id).nodes(sorted(name.id for name in some)) if some else {}
+        if stored:
+            found[tenant_id] = {name for name in some if name.id in stored}
+    return found

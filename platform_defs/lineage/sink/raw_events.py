@@ -3,7 +3,7 @@
 The column `graph_applied_at` is the mark that the graph contains the event; NULL means that the graph still lacks it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -212,6 +212,12 @@ def read_in_version_order(engine: Engine, tenant_id: int) -> Iterator[StoredEven
         if len(page) < PAGE:
             return
         last = (page[-1].version, page[-1].id)
+
+
+def read_versions(connection: Connection, tenant_id: int, versions: Collection[Version]) -> list[StoredEvent]:
+    """The events with these versions, which should be few."""
+    query: Select[Any] = select(*_COLUMNS).where(_events.tenant_id == tenant_id, _events.version.in_(sorted(versions)))
+    return [read_row(row) for row in connection.execute(query)]
 
 
 def _rows_by_id(engine: Engine, ids: Sequence[int]) -> Iterator[Row[Any]]:

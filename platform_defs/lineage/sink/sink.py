@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from platform_defs.errors import one_line
 from platform_defs.lineage.sink.answers import (
     ACCEPTED,
     QUEUE_FULL,
@@ -156,7 +157,10 @@ class Sink:
         while True:
             while lane.queue:
                 if group := self._next_group(lane):
+                    began = time.monotonic()
                     await self._write(lane, group)
+                    if pause := self._lanes.pause_after(lane, time.monotonic() - began):
+                        await asyncio.sleep(pause)
             lane.queued.clear()
             try:
                 async with asyncio.timeout(IDLE_S):
@@ -209,7 +213,8 @@ class Sink:
                 log.warning("a store takes too long for a group of %d events", len(group), exc_info=error)
                 await self._write_without_slow_events(lane, group)
             elif is_store_unavailable(error):
-                log.warning("a store does not take a group of %d events", len(group), exc_info=error)
+                # one line: while a store is away this is said every second
+                log.warning("a store does not take a group of %d events: %s", len(group), one_line(error))
                 self._breaker.trip()
                 _answer_all(group, STORE_DOWN)
             elif len(group) > 1:

@@ -88,12 +88,13 @@ Meanings = Mapping[Ref, Meaning]
 class ResolvedNames:
     """linked: for each event, the tables that its plain names mean. rebuild: tenants whose graph must be rebuilt.
 
-    new: names that were never linked before. If the graph has a table of such a name, it must be rebuilt as well.
+    new: names that were never linked before. If the graph has a table of such a name, what was said of it is now said
+    of the table that the name is linked to.
     """
 
     linked: list[Mapping[Ref, Ref]]
     rebuild: frozenset[int] = frozenset()
-    new: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    new: Mapping[int, frozenset[Ref]] = field(default_factory=dict)
 
 
 def resolve_names(connection: Connection, uses: Sequence[NameUse], changes: Mapping[int, int]) -> ResolvedNames:
@@ -102,7 +103,7 @@ def resolve_names(connection: Connection, uses: Sequence[NameUse], changes: Mapp
     changes: how often the symlinks of each tenant have changed. Names of tenants without symlinks are not looked up.
     """
     rebuild: set[int] = set()
-    new: dict[int, frozenset[str]] = {}
+    new: dict[int, frozenset[Ref]] = {}
     linked: list[Mapping[Ref, Ref]] = [{} for _ in uses]
     for tenant_id in sorted({use.tenant_id for use in uses}):
         mine = [(place, use) for place, use in enumerate(uses) if use.tenant_id == tenant_id]
@@ -113,15 +114,15 @@ def resolve_names(connection: Connection, uses: Sequence[NameUse], changes: Mapp
         meanings = dict(read_meanings(connection, tenant_id, names))
         unknown = missing_symlinks(meanings, said)
         if unknown:
-            before = frozenset(name.id for name in meanings)
+            before = frozenset(meanings)
             concerned = {link.name for link in unknown}
             if _add_contradicting(connection, tenant_id, [link for link in said if link.name in concerned], meanings):
                 rebuild.add(tenant_id)
-            new[tenant_id] = frozenset(link.name.id for link in unknown if link.table != link.name) - before
+            new[tenant_id] = frozenset(link.name for link in unknown if link.table != link.name) - before
         used = {name for _, use in mine for name in use.names.plain if name in meanings}
         if any(not meanings[name].exact for name in used):
             rebuild.add(tenant_id)
-        _write(connection, tenant_id, {name: meanings[name] for name in used if not meanings[name].used}, used=True)
+        note_use(connection, tenant_id, {name: meanings[name] for name in used})
         for place, use in mine:
             linked[place] = linked_names(meanings, use.names.plain, use.version)
     return ResolvedNames(linked, frozenset(rebuild), new)
@@ -181,6 +182,11 @@ def missing_symlinks(meanings: Meanings, said: Iterable[Symlink]) -> list[Symlin
 def read_meanings(connection: Connection, tenant_id: int, names: Iterable[Ref] | None = None) -> Meanings:
     """The rows of these names, or of all names of the tenant."""
     return {name: meaning for some in _conditions(names) for name, meaning in _select(connection, tenant_id, some)}
+
+
+def note_use(connection: Connection, tenant_id: int, meanings: Meanings) -> None:
+    """Notes that events rely on these rows: they use the names without saying what these are linked to."""
+    _write(connection, tenant_id, {name: one for name, one in meanings.items() if not one.used}, used=True)
 
 
 def read_all(engine: Engine, tenant_id: int) -> Meanings:

@@ -107,8 +107,8 @@ def _statement(event: Event, tables: LogicalTables, sql: Ref | None, sources: Co
         read.setdefault(source, Exists(source, "Column"))
     return Statement(
         speaker=speaker,
+        run=event.run_id or "",
         # an event without a run is a run of its own, which is complete
-        run=event.run_id or event.payload_hash,
         completes=event.event_type == "COMPLETE" or event.kind is not EventKind.RUN,
         names_dataset=any(True for _ in event.datasets),
         outputs=tuple(dict.fromkeys(tables.of(dataset) for dataset in written_in)),

@@ -1,0 +1,96 @@
+"""Takes back what events said of names that turn out to mean other tables, so that they can say it of those tables.
+
+The usual case: a run's START names a path, and its COMPLETE says by a symlink which table the path is. If all events
+that named the path are known, the graph can be brought to what it would be without them; then they are applied again
+with the table's name. Anything that these events cannot explain raises NeedsRebuild.
+"""
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+
+from platform_defs.lineage.facts import Exists, Fact, Ref, Statement
+from platform_defs.lineage.merge.claims import speakers_of, unsay
+from platform_defs.lineage.merge.state import NEVER, EdgeState, NeedsRebuild, NodeState, Stamp, State, path, version_in
+from platform_defs.lineage.version import Version
+
+StampedFacts = Sequence[tuple[Stamp, Fact]]
+
+
+@dataclass(frozen=True, slots=True)
+class Relink:
+    """names: those that mean other tables now. before, after: what all events that used them said, and say now."""
+
+    names: frozenset[Ref]
+    before: StampedFacts
+    after: StampedFacts
+
+    @property
+    def versions(self) -> set[Version]:
+        return {version_in(at) for at, _ in self.before}
+
+
+def is_plain(facts: StampedFacts) -> bool:
+    """Whether the facts are of the kinds that can be taken back."""
+    return all(isinstance(fact, Exists | Statement) for _, fact in facts)
+
+
+def names_any(facts: StampedFacts, names: Set[Ref]) -> bool:
+    return any(isinstance(fact, Exists) and fact.ref in names for _, fact in facts)
+
+
+def take_back(state: State, relink: Relink) -> None:
+    """Brings the state to what it would be without the events of the relink, as far as these named the names."""
+    versions = relink.versions
+    family = [one for name in relink.names for one in (name, *state.below(name)) if state.find(one) is not None]
+    speakers: dict[Ref, list[Statement]] = {}
+    for _, fact in relink.before:
+        if isinstance(fact, Statement):
+            speakers.setdefault(fact.speaker, []).append(fact)
+    edges = state.edges_of({one.id for one in family})
+    claimed: list[NodeState | EdgeState] = [*map(state.node, family), *(state.edges[key] for key in edges)]
+    others = {id for item in claimed for id in speakers_of(item)} - {speaker.id for speaker in speakers}
+    others |= {stamp for one in family for stamp in _stamps(state.node(one)) if version_in(stamp) not in versions}
+    if others or any(state.edges[key].at or state.edges[key].first for key in edges):
+        raise NeedsRebuild(f"others than the known events have named {sorted(name.id for name in relink.names)}")
+    is_unsaid = partial(_is_of, versions)
+    for speaker, statements in speakers.items():
+        unsay(state, speaker, statements, is_unsaid)
+        remembered = state.node(speaker).speaker
+        if remembered is not None and relink.names & remembered.tables().keys():
+            raise NeedsRebuild(f"{speaker.id} has named a name in an event that is not known")
+    for key in state.edges_of({one.id for one in family}):
+        del state.edges[key]
+    for one in family:
+        state.put_node(one.id, None)
+    for above in {above for name in relink.names for above in path(name) if above != name}:
+        _forget_above(state, above, versions)
+
+
+def _is_of(versions: set[Version], stamp: Stamp) -> bool:
+    return version_in(stamp) in versions
+
+
+def _stamps(node: NodeState) -> Iterator[Stamp]:
+    """All stamps of the node; one that no event has if it remembers what cannot be taken back."""
+    if node.renames or node.incoming_renames or node.column_renamed_at or node.columns is not None or node.floor:
+        yield NEVER
+    if node.link_sets or node.column_link_sets or node.entries_at:
+        yield NEVER
+    if node.named_in is None and node.ref is not None and node.ref.kind == "table":
+        yield NEVER
+    yield from map(Stamp, node.named_in or ())
+    yield from filter(None, (node.exists_at, node.label_at, *(at for at, _ in node.props.values())))
+
+
+def _forget_above(state: State, above: Ref, versions: set[Version]) -> None:
+    """A schema or catalog of a name exists no longer, unless other events have named it.
+
+    Only names of files are taken back, and of these nobody drops what is above: so it does not matter when others did.
+    The events themselves may name it again, for another file.
+    """
+    node = state.find(above)
+    if node is not None and node.named_in is not None:
+        node.named_in -= versions
+        if not node.named_in:
+            node.exists_at, node.props = NEVER, {}

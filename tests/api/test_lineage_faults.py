@@ -1,0 +1,179 @@
+"""What clients of the lineage endpoint see when a store hangs, is down or refuses, and when much comes at once."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from platform_defs.access.principal import Principal
+from platform_defs.api.lineage.service import LARGE_BODY
+from platform_defs.graph.embedded import EmbeddedGraph
+from platform_defs.graph.errors import GraphUnavailable, InvalidGraphValue
+from platform_defs.graph.neo4j import Neo4jGraph
+from platform_defs.lineage.intake import dead_letters
+from platform_defs.lineage.intake.intake import Intake, IntakeResult
+from platform_defs.lineage.sink import store_health
+from platform_defs.lineage.sink.answers import QUEUE_FULL, STORE_DOWN, TOO_LATE
+from tests.api.lineage_client import Backend, Client
+from tests.lineage_events import run_event
+from tests.waiting import PATIENCE_S, until
+
+
+def test_no_small_event_waits_while_large_bodies_are_read(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    prepare = Intake.prepare
+
+    def read(intake: Intake, principal: Principal, raw: Any) -> IntakeResult:
+        if len(raw["job"]["name"]) > 200:
+            release.wait(PATIENCE_S)
+        return prepare(intake, principal, raw)
+
+    monkeypatch.setattr(Intake, "prepare", read)
+    large = [run_event(job="large" * 50, sql=f"select '{'x' * LARGE_BODY}'") for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(client.post, event) for event in large]
+        until("large bodies to wait", lambda: "platform_http_requests_in_flight 5.0" in client.metrics())
+        assert client.post(run_event()).status_code == 201
+        assert not any(future.done() for future in waiting)
+        release.set()
+        assert {future.result().status_code for future in waiting} == {201}
+
+
+def test_a_full_queue_is_503_unavailable(backend: Backend, failing: Callable[[Callable[..., Any]], None]) -> None:
+    release = threading.Event()
+
+    def fault(merge: Any, *arguments: Any) -> Any:
+        release.wait(PATIENCE_S)
+        return merge(*arguments)
+
+    failing(fault)
+    with backend.api(lineage_queue_events=2) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, [run_event(sql=None) for _ in range(2)])
+        try:
+            until("the queue to be full", lambda: "platform_lineage_queue_events 2.0" in client.metrics())
+            for refused in (run_event(), [run_event(), run_event()]):
+                answer = client.post(refused)
+                assert answer.status_code == 503
+                assert QUEUE_FULL.message in answer.text
+        finally:
+            release.set()
+        assert first.result().status_code == 201
+
+
+def test_a_store_that_is_down_is_503_at_once_and_nothing_is_half_acknowledged(
+    client: Client, failing: Callable[[Callable[..., Any]], None]
+) -> None:
+    down = True
+    asked = 0
+
+    def fault(merge: Any, *arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if down:
+            raise GraphUnavailable("no answer")
+        return merge(*arguments)
+
+    failing(fault)
+    event = run_event()
+    answer = client.post(event)
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+    assert answer.headers["Retry-After"] == "1"
+    before = asked
+    assert client.post(run_event()).status_code == 503
+    assert asked == before  # the breaker is open, so no store was asked
+    assert all(row.graph_applied_at is None for row in client.rows())
+    down = False
+    until("the event to be accepted", lambda: client.post(event).status_code == 201)
+    assert len([row for row in client.rows() if row.fingerprint]) == 1
+    assert any("OUTPUT_TO" in line for line in client.graph())
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_request_is_answered_within_its_deadline_although_a_store_hangs(
+    backend: Backend,
+    failing: Callable[[Callable[..., Any]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    breaks: bool,
+) -> None:
+    release = threading.Event()
+
+    def fault(merge: Any, *arguments: Any) -> Any:
+        hung = not release.is_set()
+        release.wait(PATIENCE_S)
+        if hung and breaks:
+            raise GraphUnavailable("the connection is lost")
+        return merge(*arguments)
+
+    failing(fault)
+    for graph in (EmbeddedGraph, Neo4jGraph):
+        monkeypatch.setattr(graph, "ping", lambda _: release.wait(PATIENCE_S))
+    with backend.api(lineage_deadline_s=0.5) as client:
+        late = run_event()
+
+        def refusal(event: dict[str, Any]) -> str:
+            answer = client.post(event)
+            assert answer.status_code == 503
+            return str(answer.json()["message"])
+
+        try:
+            assert refusal(late) == TOO_LATE.message
+            # then at once, not at the deadline; a busy machine may miss the deadline of a second one first
+            until("events to be refused", lambda: refusal(run_event()) == STORE_DOWN.message)
+            assert not release.is_set()
+        finally:
+            release.set()
+        # sent again, while or after the group of the first request is written to its end: it is stored once
+        until("the event to be accepted", lambda: client.post(late).status_code == 201)
+        assert [row.run_uuid for row in client.rows()].count(late["run"]["runId"]) == 1
+        assert any("OUTPUT_TO" in line for line in client.graph())
+
+
+def test_a_poison_event_does_not_fail_its_neighbours(
+    client: Client, failing: Callable[[Callable[..., Any]], None]
+) -> None:
+    def fault(merge: Any, store: Any, tenant: Any, events: Any, *others: Any) -> Any:
+        if any("poison" in repr(event.facts) for event in events):
+            raise InvalidGraphValue("props.name", "expected something else")
+        return merge(store, tenant, events, *others)
+
+    failing(fault)
+    events = [run_event(job=f"good{index}", sql=None) for index in range(5)]
+    events.insert(2, run_event(job="poison", writes=("mart.poison",)))
+    answer = client.post(events)
+    assert answer.status_code == 207
+    assert answer.json()["accepted"] == 5
+    assert [failure["index"] for failure in answer.json()["failed"]] == [2]
+    assert sorted(row.job_name for row in client.rows()) == [f"good{index}" for index in range(5)]
+    (letter,) = dead_letters.list_letters(client.engine)
+    assert "props.name" in letter.reason
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_event_that_takes_too_long_is_503_and_its_neighbours_are_not(
+    backend: Backend, failing: Callable[[Callable[..., Any]], None], alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The deadline is out of reach also for a busy machine; what is slow is a small share of it.
+    monkeypatch.setattr(store_health, "SLOW_SHARE", 0.01)
+    tries = 0
+
+    def fault(merge: Any, store: Any, tenant: Any, events: Any, *others: Any) -> Any:
+        nonlocal tries
+        if any("wide" in repr(event.facts) for event in events):
+            tries += 1
+            threading.Event().wait(0.65)  # more than SLOW_SHARE of the request's deadline
+            raise GraphUnavailable("took too long")
+        return merge(store, tenant, events, *others)
+
+    failing(fault)
+    wide = run_event(writes=("mart.wide",), sql="select '" + "x" * 20_000 + "'")
+    good = [run_event(job=f"good{index}", sql=None) for index in range(3)]
+    with backend.api(lineage_deadline_s=60) as client:
+        for _ in range(3):  # clients retry
+            answers = [client.post(wide), client.post(good)] if alone else [client.post([*good, wide])]
+            assert not any(STORE_DOWN.message in answer.text for answer in answers)
+            assert answers[0].status_code == 503
+        assert answers[-1].json()["accepted"] == 3
+        assert tries == (1 if alone else 2)
+        assert "platform_lineage_breaker_open 0.0" in client.metrics()
