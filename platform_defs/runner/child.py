@@ -28,7 +28,7 @@ from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.work import leases, rows
 from platform_defs.work.definition_versions import leave_out_shown
-from platform_defs.work.jobs import TRIGGER_TAG
+from platform_defs.work.jobs import PID_TAG, RUNNER_TAG, TRIGGER_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import EndedBy, Status
 
@@ -54,8 +54,6 @@ PRELOADED = (
     "platform_defs.dagster_storage.mysql",
     "platform_defs.runner.launcher",
 )
-RUNNER_TAG = "platform/runner"
-PID_TAG = "platform/pid"
 # Exit code of a process that could not close its run: the runner then closes run and row.
 UNCLOSED = 3
 

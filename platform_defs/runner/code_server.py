@@ -16,6 +16,7 @@ from dagster._grpc.client import DagsterGrpcClient
 from sqlalchemy import Engine
 
 from platform_defs.errors import PlatformError, one_line
+from platform_defs.runner.definitions_loader import LoadPace
 from platform_defs.settings import Settings
 from platform_defs.work.definition_versions import last_change
 
@@ -69,7 +70,7 @@ class CodeServer:
 
 
 class CodeServerReloads:
-    """Asks for a reload once the rows have not changed for a while: one reload at a time, again after a failure."""
+    """Asks for a reload once the rows have not changed for a while: one at a time, at a pace, again after a failure."""
 
     def __init__(self, server: CodeServer) -> None:
         self._server = server
@@ -77,6 +78,7 @@ class CodeServerReloads:
         self._seen: str | None = None
         self._loaded: str | None = None
         self._not_before = 0.0
+        self._pace = LoadPace()
         self._asking: threading.Thread | None = None
         # The last error, so that it is logged only once.
         self._complaint: str | None = None
@@ -89,6 +91,10 @@ class CodeServerReloads:
             self._seen, self._not_before = digest, now + QUIET_S
         if digest == self._loaded or now < self._not_before or (self._asking is not None and self._asking.is_alive()):
             return
+        # while the last reload failed the UI has no definitions at all
+        if self._complaint is None and not self._pace.is_due(now):
+            return
+        self._pace.note_load(now)
         self._not_before = now + AGAIN_S
         self._asking = threading.Thread(target=self._reload, args=(digest,), name="reload", daemon=True)
         self._asking.start()

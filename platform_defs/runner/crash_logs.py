@@ -7,6 +7,8 @@ from platform_defs.logs import mask_secrets
 
 KEEP_S = 7 * 86_400
 LONGEST_QUOTE = 500
+# What SQLAlchemy writes below the message of an error; it says less, and the parameters may be confidential.
+BELOW_THE_MESSAGE = ("[SQL:", "[parameters:", "(Background on this error")
 
 
 class CrashLogs:
@@ -17,12 +19,13 @@ class CrashLogs:
         return self._folder / f"{run_id}.log"
 
     def quote(self, run_id: str) -> str:
-        """The last line of a run's crash log, to be appended to the reason why the run failed; may be empty."""
+        """The message that ends a run's crash log, to be appended to the reason why the run failed; may be empty."""
         try:
             lines = self.path_of(run_id).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return f"; its last words: {mask_secrets(lines[-1])[:LONGEST_QUOTE]}" if lines else ""
+        messages = [line for line in lines if not line.startswith(BELOW_THE_MESSAGE)]
+        return f"; its last words: {mask_secrets(messages[-1])[:LONGEST_QUOTE]}" if messages else ""
 
     def delete_old(self) -> None:
         oldest = time.time() - KEEP_S

@@ -16,6 +16,8 @@ from platform_defs.runner.fork_server import ForkServer
 # When definitions that did not load are tried again: perhaps only the database was away.
 RETRY_FIRST_LOAD_S = 5.0
 RETRY_RELOAD_S = 60.0
+# A load keeps a processor busy for several seconds: see LoadPace.
+LOAD_EVERY_S = 15.0
 _log = logging.getLogger(__name__)
 
 
@@ -35,6 +37,23 @@ def may_execute(
     )
 
 
+class LoadPace:
+    """When changed definition rows may be loaded: the first two changes at once, further ones every LOAD_EVERY_S.
+
+    Without it, a processor would do nothing but load definitions for as long as somebody edits models or chains.
+    """
+
+    def __init__(self) -> None:
+        # When the loads that have begun are all LOAD_EVERY_S apart, if they are thought of as one after the other.
+        self._spread_until = float("-inf")
+
+    def is_due(self, now: float) -> bool:
+        return self._spread_until - now <= LOAD_EVERY_S
+
+    def note_load(self, now: float) -> None:
+        self._spread_until = max(self._spread_until, now) + LOAD_EVERY_S
+
+
 class DefinitionsLoader:
     def __init__(self, listen: Callable[[ForkServer], None], stop_listening: Callable[[ForkServer], None]) -> None:
         self.current: ForkServer | None = None
@@ -44,18 +63,25 @@ class DefinitionsLoader:
         self._retired: list[ForkServer] = []
         self._failed: Fingerprint | None = None
         self._retry_at = 0.0
+        self._pace = LoadPace()
         self._listen = listen
         self._stop_listening = stop_listening
 
-    def load(self, present: Fingerprint) -> None:
+    def load(self, present: Fingerprint, *, is_awaited: bool) -> None:
         """Starts to load the present definitions, unless they are loaded or a load is under way.
 
-        A load that has begun is never given up for newer definitions: a run may wait for just what it loads.
+        A load that has begun is never given up for newer definitions: a run may wait for just what it loads. Changed
+        rows that no run waits for are loaded at a pace; changed code at once, since every run waits for it.
         """
         if self._loading is not None or (self.current is not None and self.current.fingerprint == present):
             return
         if present == self._failed and time.monotonic() < self._retry_at:
             return
+        now = time.monotonic()
+        only_rows_changed = self.current is not None and self.current.fingerprint.code == present.code
+        if only_rows_changed and not is_awaited and not self._pace.is_due(now):
+            return
+        self._pace.note_load(now)
         # The fingerprint was read before: what the fork server reads from now on is at least as new.
         self._loading = ForkServer(present, dict(os.environ))
         self._listen(self._loading)

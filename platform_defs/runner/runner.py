@@ -135,8 +135,12 @@ class Runner:
     def _load_present_definitions(self) -> Fingerprint:
         """Begins to load definitions that changed, in the background; returns the fingerprint of the present ones."""
         present = read_fingerprint(self._engine)
-        self._loader.load(present)
+        self._loader.load(present, is_awaited=self._waits_for_definitions(present))
         return present
+
+    def _waits_for_definitions(self, present: Fingerprint) -> bool:
+        """Whether the oldest waiting run of Dagster needs newer definitions than those that are loaded."""
+        return self._awaited is not None and not self._loader.may_execute(self._awaited, present)
 
     def _listen(self, server: ForkServer) -> None:
         self._selector.register(server.channel, selectors.EVENT_READ, lambda: self._handle_events(server))
@@ -182,7 +186,9 @@ class Runner:
             if not unready:
                 return
             launched = [row for row in unready if row.kind in LAUNCHED_RUNS]
-            self._awaited = needed_versions(launched[0]) if launched else self._awaited
+            if launched:
+                self._awaited = needed_versions(launched[0])
+                self._loader.load(present, is_awaited=True)
 
     def _claim(self, limit: int, present: Fingerprint) -> list[Work]:
         """Rows that need newer definitions must not block slots for the others, nor be claimed again and again.
@@ -190,8 +196,7 @@ class Runner:
         Runs of Dagster are claimed in the order of their launches, so that later ones need at least what the oldest
         needs. While that is not loaded none of them is claimed. Rows of other kinds need no versions.
         """
-        waits = self._awaited is not None and not self._loader.may_execute(self._awaited, present)
-        unready = LAUNCHED_RUNS if waits else frozenset()
+        unready = LAUNCHED_RUNS if self._waits_for_definitions(present) else frozenset()
         owner = self._me.full_name
         claimed: list[Work] = []
 

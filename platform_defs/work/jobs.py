@@ -10,6 +10,9 @@ _HIDDEN = ".dagster/"
 WORK_TAG = f"{_HIDDEN}platform_work"
 # The tag of a run that started without the runner: the code server whose process executes it.
 CODE_SERVER_TAG = f"{_HIDDEN}platform_code_server"
+# The tags of a run that name the runner and the process which execute it.
+RUNNER_TAG = f"{_HIDDEN}platform_runner"
+PID_TAG = f"{_HIDDEN}platform_pid"
 # The tag of every run that says who asked for it: `arrival of TABLE`, `recovery`, `operator` and so on. The UI shows
 # its value as what launched the run; without it, and without a sensor or schedule, it says "Manually launched".
 TRIGGER_TAG = "user"

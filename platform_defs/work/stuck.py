@@ -61,6 +61,8 @@ def find_stuck_work(engine: Engine, rules: StuckRules, now: datetime, *, attempt
     alive = runners.living_runners(engine, attempts=attempts)
     stuck = [*_running(found, now - rules.patience)]
     stuck += _waiting(found, used, max((runner.slots - runner.busy for runner in alive), default=0), rules)
+    if alive and all(runner.started_at > now - rules.patience for runner in alive):
+        return stuck  # nobody ticked while the platform was down, and its sensors have just begun again
     return stuck + list(_sensors(sensor_ticks.last_ticks(engine, attempts=attempts), now - rules.patience))
 
 

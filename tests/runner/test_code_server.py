@@ -19,10 +19,11 @@ from platform_defs.runner.code_server import (
     ReloadFailed,
     request_reload,
 )
+from platform_defs.runner.definitions_loader import LOAD_EVERY_S
 from platform_defs.runner.fingerprint import read_fingerprint
 from platform_defs.settings import Settings
 from platform_defs.work.definition_versions import bump
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 class Server(CodeServer):
@@ -40,13 +41,13 @@ class Server(CodeServer):
 
     def reload(self) -> None:
         self.asked += 1
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(PATIENCE_S)
         if self.failing:
             raise ReloadFailed("it does not load")
 
 
 def settled(reloads: CodeServerReloads) -> None:
-    until("the reload to end", lambda: reloads._asking is None or not reloads._asking.is_alive(), 10)
+    until("the reload to end", lambda: reloads._asking is None or not reloads._asking.is_alive())
 
 
 def test_a_reload_follows_the_last_of_many_changes() -> None:
@@ -73,13 +74,46 @@ def test_a_change_during_a_reload_is_reloaded_after_it_and_nobody_waits() -> Non
     reloads.step("b", 10)
     reloads.step("c", 11)
     reloads.step("c", 30)
-    until("the first reload", lambda: server.asked, 10)
+    until("the first reload", lambda: server.asked)
     assert server.asked == 1
     server.go_on.set()
     settled(reloads)
     reloads.step("c", 31)
     settled(reloads)
     assert server.asked == 2
+
+
+def test_somebody_who_changes_definitions_all_the_time_has_them_reloaded_at_a_pace() -> None:
+    server = Server()
+    reloads = CodeServerReloads(server)
+    reloads.step("before", 0)
+    asked = []
+    for second in range(1, 121):
+        # a change every five seconds, each of which is followed by a quiet moment
+        reloads.step(f"change {second // 5}", second)
+        settled(reloads)
+        asked.append(server.asked)
+    assert asked[10 - 1] == 2, "the first two at once"
+    assert 120 / LOAD_EVERY_S <= server.asked <= 120 / LOAD_EVERY_S + 2
+    reloads.step("change 24", 120 + LOAD_EVERY_S + QUIET_S)
+    settled(reloads)
+    assert reloads._loaded == "change 24", "the last change is loaded at last"
+
+
+def test_what_mends_definitions_that_did_not_load_is_reloaded_at_once() -> None:
+    server = Server()
+    reloads = CodeServerReloads(server)
+    reloads.step("before", 0)
+    server.failing = True
+    for second, rows in ((1, "a"), (4, "a"), (15, "a"), (26, "a")):
+        reloads.step(rows, second)
+        settled(reloads)
+    assert server.asked == 3
+    server.failing = False
+    reloads.step("mended", 27)
+    reloads.step("mended", 27 + QUIET_S)
+    settled(reloads)
+    assert server.asked == 4
 
 
 def test_a_failure_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -151,12 +185,12 @@ tick = threading.Thread(target=request_reload, args=(Server(), print), daemon=Tr
 tick.start()
 tick.join()
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.stdout.split() == ["asked", "10.0", "asked", "20.0", "asked", "40.0", "asked", "60.0", "asked"]
 
 
 def no_request_is_under_way() -> None:
-    until("the request to end", lambda: all(thread.name != "reload" for thread in threading.enumerate()), 10)
+    until("the request to end", lambda: all(thread.name != "reload" for thread in threading.enumerate()))
 
 
 def test_a_server_that_does_not_answer_is_asked_again_by_the_next_tick() -> None:

@@ -13,6 +13,7 @@ from dagster import DagsterInstance
 from sqlalchemy import Engine
 
 from platform_defs import dagster_instance
+from platform_defs.runner import definitions_loader
 from platform_defs.runner.fork_server import ForkServer
 from platform_defs.runner.launched_runs import launch_payload
 from platform_defs.runner.runner import Runner
@@ -25,7 +26,6 @@ from platform_defs.work.rows import DAGSTER_RUN, Status, Work
 from tests.waiting import until
 
 SLOTS = 2
-LOAD_S = 120
 
 
 class TurnedRunner:
@@ -41,12 +41,12 @@ class TurnedRunner:
         for key, _ in self._runner._selector.select(0.05):
             key.data()
 
-    def turn_until(self, condition: str, look: Callable[[], object], seconds: float = LOAD_S) -> None:
+    def turn_until(self, condition: str, look: Callable[[], object]) -> None:
         def turn_and_look() -> object:
             self.turn()
             return look()
 
-        until(condition, turn_and_look, seconds)
+        until(condition, turn_and_look)
 
     def until_loaded(self) -> None:
         def is_newest() -> bool:
@@ -54,6 +54,9 @@ class TurnedRunner:
             return current is not None and current.fingerprint.versions == read(self.engine, read_versions)
 
         self.turn_until("the newest definitions to be loaded", is_newest)
+
+    def is_loading(self) -> bool:
+        return self._runner._loader._loading is not None
 
     def publish(self) -> None:
         transact(self.engine, lambda connection: bump(connection, "models"))
@@ -86,7 +89,7 @@ class TurnedRunner:
         if self._held is not None:
             self.let_load()
         self._runner._processes.stop()
-        self.turn_until("all runs to end", self._runner._has_stopped, 30)
+        self.turn_until("all runs to end", self._runner._has_stopped)
         self._runner._processes.leave()
         self._runner._loader.close_all()
         self._runner._selector.close()
@@ -96,6 +99,7 @@ class TurnedRunner:
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TurnedRunner]:
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     monkeypatch.setenv("PLATFORM_RUNNER_SLOTS", str(SLOTS))
+    monkeypatch.setattr(definitions_loader, "LOAD_EVERY_S", 0.0)
     settings = Settings.load()
     upgrade_stores(settings)
     dagster_instance.prepare(settings)
@@ -141,3 +145,19 @@ def test_a_run_starts_with_definitions_as_new_as_at_its_launch_although_rows_cha
         runner.let_load()
         runner.hold_the_load()  # of rows that changed during the load before
         runner.turn_until("the run to start", lambda row=launched: runner.has_started(row))
+
+
+def test_changes_that_no_run_waits_for_are_loaded_at_a_pace_and_a_run_that_does_is_not_kept_waiting(
+    runner: TurnedRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definitions_loader, "LOAD_EVERY_S", 3600.0)
+    for _ in range(2):
+        runner.publish()
+        runner.until_loaded()
+    runner.publish()
+    other = rows.enqueue(runner.engine, "selfcheck", {})
+    runner.turn_until("the other row to finish", lambda: runner.row(other).status.is_final)
+    assert not runner.is_loading()
+    launched = runner.launch()
+    runner.turn_until("the run to start", lambda: runner.has_started(launched))
+    runner.turn_until("the run to end", lambda: runner.row(launched).status.is_final)

@@ -30,6 +30,7 @@ from platform_defs.work.jobs import CODE_SERVER_TAG, WORK_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import EndedBy, Status
 from sensors.work import work_recovery
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -331,7 +332,7 @@ def test_a_release_closes_run_and_row_ends_the_process_and_says_who_did_it(
         assert process is not None
         leases.mark_started(engine, owner, row.id, process)
         release_row(instance, engine, row.id)
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(PATIENCE_S) == -signal.SIGKILL
     closed = rows.get(engine, row.id)
     assert (closed.status, closed.ended_by, closed.error) == (
         Status.CANCELED,

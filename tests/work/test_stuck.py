@@ -12,6 +12,7 @@ from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.settings import Settings
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_model, metrics_task_log
+from platform_defs.store.tables.work import runners as runner_rows
 from platform_defs.store.tables.work import sensor_ticks
 from platform_defs.store.tables.work import work as table
 from platform_defs.stuck import find_stuck
@@ -141,6 +142,17 @@ def test_a_sensor_without_a_good_tick_is_stuck_and_says_why(engine: Engine) -> N
     assert stuck(engine) == [("sensor", "sensor arrivals had no good tick: could not begin what is due")]
     note_tick(engine, "arrivals", None)
     assert stuck(engine) == []
+
+
+def test_a_sensor_that_rested_while_the_platform_was_down_is_not_stuck_at_the_next_start(engine: Engine) -> None:
+    note_tick(engine, "arrivals", None)
+    then = update(sensor_ticks).values(succeeded_at=datetime.now(UTC) - MINUTES_AGO)
+    transact(engine, lambda connection: connection.execute(then))
+    runner(engine)
+    assert stuck(engine) == []
+    earlier = update(runner_rows).values(started_at=datetime.now(UTC) - MINUTES_AGO)
+    transact(engine, lambda connection: connection.execute(earlier))
+    assert stuck(engine) == [("sensor", "sensor arrivals had no good tick")]
 
 
 def test_readyz_stays_200_and_says_degraded_and_the_metric_counts(engine: Engine) -> None:
