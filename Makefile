@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := platform_defs assets sensors resources
+# One more than there are processors on a small machine: end-to-end tests wait as often as they compute.
+WORKERS ?= 3
 # Without bytecode every new process compiles Dagster again, which triples its start.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -39,7 +41,7 @@ up: $(VENV)/runtime ## start the platform with demo data; ARGS="--api-port 8001"
 	$(BIN)/platform up $(ARGS)
 
 test: $(VENV)/dev ## all tests that this machine can run; ARGS="-k name" passes options on
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/dev ## format and fix what ruff can fix
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.errors import PlatformError, one_line
+from platform_defs.errors import PlatformError
 
 # Name -> (module, help). The help stands here so that `platform --help` need not import any of the modules.
 COMMANDS = {
@@ -34,6 +34,15 @@ COMMANDS = {
 class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            # Click knows no commands of a group that imports them when they are called.
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
@@ -72,7 +81,10 @@ def main() -> None:
     except (PlatformError, SQLAlchemyError, OSError) as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"platform: {one_line(error)}", err=True)
+        # imported here: `platform --help` needs no database
+        from platform_defs.connections import explain
+
+        click.echo(f"platform: {explain(error)}", err=True)
         sys.exit(1)
 
 

@@ -34,6 +34,8 @@ _WHAT_TO_DO = {
 def one_line(error: BaseException) -> str:
     """One readable line of any error: the database driver's own words, never SQLAlchemy's statement and parameters."""
     cause = driver_error(error)
+    if isinstance(cause, OSError) and cause.filename and cause.strerror:
+        return f"{cause.filename}: {cause.strerror}"
     first, *others = str(cause).strip().splitlines() or [type(cause).__name__]
     # A line that ends with a colon announces the reason, which is on the next one.
     line = f"{first} {others[0].strip()}" if others and first.endswith(":") else first

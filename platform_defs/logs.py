@@ -100,11 +100,14 @@ class JsonFormatter(logging.Formatter):
 
 
 class HumanFormatter(logging.Formatter):
-    """Writes the time in UTC, the level unless it is INFO, the message, and those fields that the message lacks."""
+    """Writes time, level unless it is INFO, message, and those fields that the message lacks.
+
+    The time is local, because Dagster's lines beside it on the terminal are.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
-        words = [f"{datetime.fromtimestamp(record.created, UTC):%H:%M:%S}"]
+        words = [f"{datetime.fromtimestamp(record.created).astimezone():%H:%M:%S}"]
         if record.levelno != logging.INFO:
             words.append(record.levelname)
         words.append(message)

@@ -1,5 +1,6 @@
 """The command line as its user meets it: help everywhere, one line for an error, exit codes that programs trust."""
 
+import errno
 import json
 import os
 import re
@@ -7,14 +8,21 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from platform_defs.access.keys import verify_key
-from platform_defs.cli import COMMANDS
+from platform_defs.cli import COMMANDS, cli
+from platform_defs.connections import explain
+from platform_defs.errors import SettingsError
+from platform_defs.home import make_home
 from platform_defs.store.engine import open_engine
+from platform_defs.supervisor.ports import find_free_port
 from tests.conftest import dropped_databases, server_url
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +42,24 @@ def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "asking for help must not create anything"
 
 
+def helps(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    context = click.Context(command, info_name=" ".join(path))
+    yield " ".join(path), command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            yield from helps(command.get_command(context, name) or pytest.fail(name), (*path, name))
+
+
+def test_no_sentence_of_the_help_is_cut_and_every_option_has_one() -> None:
+    texts = dict(helps(cli, ("platform",)))
+    assert len(texts) > 70
+    for name, shown in texts.items():
+        assert [line for line in shown.splitlines()[1:] if line.endswith("...")] == [], name
+        assert "9223372036854775807" not in shown, name
+        bare = re.findall(r"^  (--\S+(?: [A-Z]+)*)(?:  +\[.*)?$", shown, re.MULTILINE)
+        assert [option for option in bare if f"{option}\n      " not in shown] == [], name
+
+
 def test_an_error_is_one_line_and_debug_shows_the_trace(tmp_path: Path) -> None:
     (tmp_path / "platform.db").touch()
     done = run("keys", "list", home=tmp_path)
@@ -51,10 +77,94 @@ def test_a_bad_setting_is_one_line_that_names_the_variable(tmp_path: Path) -> No
     assert "PLATFORM_ZONE" in done.stderr
 
 
-def test_an_unreachable_database_is_one_line(tmp_path: Path) -> None:
-    done = run("db", "status", home=tmp_path, PLATFORM_DB_URL="mysql://nobody@127.0.0.1:1/platform")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+@pytest.mark.parametrize("command", [("db", "upgrade"), ("db", "status"), ("keys", "list")])
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid"])
+def test_an_unreachable_database_is_one_line_that_says_what_to_do(
+    tmp_path: Path, command: tuple[str, ...], host: str
+) -> None:
+    done = run(*command, home=tmp_path, PLATFORM_DB_URL=f"mysql://nobody@{host}/platform")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert host.partition(":")[0] in done.stderr
+    assert done.stderr.endswith("mend PLATFORM_DB_URL\n")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.needs("mysql")
+def test_a_user_whom_the_server_refuses_is_one_line_that_says_what_to_mend(tmp_path: Path) -> None:
+    wrong = server_url("mysql").set(username="nobody", password="wrong", database="platform")
+    url = wrong.difference_update_query(["ssl_disabled"]).render_as_string(hide_password=False)
+    for command in [("db", "upgrade"), ("db", "status"), ("keys", "list")]:
+        done = run(*command, home=tmp_path, PLATFORM_DB_URL=url)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert "Access denied for user 'nobody'" in done.stderr
+        assert done.stderr.endswith("; mend PLATFORM_DB_URL\n")
+        assert "wrong" not in done.stderr
+
+
+@pytest.mark.needs("mysql")
+def test_the_url_of_dagsters_own_database_is_named_when_that_one_is_wrong(tmp_path: Path) -> None:
+    name = f"platform_test_{uuid.uuid4().hex[:12]}"
+    url = server_url("mysql").set(database=name).render_as_string(hide_password=False)
+    dagster = {"PLATFORM_DAGSTER_DB_URL": "mysql://nobody@127.0.0.1:1/dagster"}
+    ports = [str(find_free_port("127.0.0.1")) for _ in range(2)]
+    try:
+        done = run("up", "--api-port", ports[0], "--ui-port", ports[1], home=tmp_path, PLATFORM_DB_URL=url, **dagster)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert done.stderr.startswith("platform: PLATFORM_DAGSTER_DB_URL: the database server does not answer: ")
+    finally:
+        dropped_databases("mysql", [name])
+
+
+def test_a_disk_that_is_nearly_full_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^PLATFORM_HOME: the disk of .* MiB left, and a start needs"):
+        make_home(tmp_path / "home", needed_mib=2**40)
+    make_home(tmp_path / "home")
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_a_disk_that_is_full_is_one_line_that_says_which(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path}/full.db")
+    with engine.connect() as connection:
+        connection.execute(text("PRAGMA max_page_count = 1"))
+        with pytest.raises(OperationalError) as full:
+            connection.execute(text("CREATE TABLE a (b)"))
+    engine.dispose()
+    assert explain(full.value) == "database or disk is full; free some space on the disk of PLATFORM_HOME"
+    enough = OSError(errno.ENOSPC, "No space left on device")
+    assert explain(enough).endswith("free some space on the disk of PLATFORM_HOME")
+
+
+def run_with_few_rights(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """As a user who may not write where others may: root is one who has given up its right to write everywhere."""
+    lost = "-dac_override,-dac_read_search,-fowner"
+    weaken = ["setpriv", f"--bounding-set={lost}", f"--inh-caps={lost}"] if os.getuid() == 0 else []
+    return subprocess.run(
+        [*weaken, PLATFORM, *arguments],
+        env=os.environ | {"PLATFORM_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_home_of_somebody_else_is_one_line_that_names_the_variable_and_the_owner(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    run("db", "upgrade", home=home)
+    if os.getuid() == 0:
+        for path in (home, *home.iterdir()):
+            os.chown(path, 65534, -1)
+    folder, file = home, home / "platform.db"
+    for place, other in ((folder, file), (file, folder)):
+        place.chmod(0o555)
+        other.chmod(0o777)
+        done = run_with_few_rights("keys", "list", home=home)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+        assert done.stderr.startswith(f"platform: PLATFORM_HOME: {place} belongs to {place.owner()}, and you may not")
+        assert "run the command as its owner, or set PLATFORM_HOME to a platform of your own" in done.stderr
+    folder.chmod(0o555)
+    done = run_with_few_rights("up", home=home)
+    assert done.stderr.startswith(f"platform: PLATFORM_HOME: {home} cannot be written (Permission denied); set it to a")
+    folder.chmod(0o700)
 
 
 @pytest.mark.parametrize("command", [("keys", "list"), ("db", "status"), ("ingest", "run", "a", "b"), ("selfcheck",)])

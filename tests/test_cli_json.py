@@ -2,14 +2,13 @@
 
 import importlib
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 
-from platform_defs.cli import COMMANDS, main
+from platform_defs.cli import COMMANDS
+from tests.commands.command_line import RunPlatform
 
 ALONE = "prints one value alone, which a program reads as it is"
 IS_JSON = "always prints JSON"
@@ -46,7 +45,6 @@ WITHOUT_JSON = {
     "webhooks redeliver": SENTENCE,
     "webhooks remove": SENTENCE,
 }
-Run = Callable[..., tuple[int, str, str]]
 
 
 def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
@@ -67,24 +65,9 @@ def test_every_command_has_json_or_a_reason_why_not() -> None:
     assert {name for name, has_json in found.items() if not has_json} == set(WITHOUT_JSON)
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path / "home"))
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["platform", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        written = capsys.readouterr()
-        return int(ended.value.code or 0), written.out, written.err
-
-    assert command("db", "upgrade", "--json")[0] == 0
-    return command
-
-
-def test_what_commands_changed_is_json_too(run: Run, tmp_path: Path) -> None:
+def test_what_commands_changed_is_json_too(run_platform: RunPlatform, tmp_path: Path) -> None:
     def answer(*arguments: str) -> list[dict[str, object]]:
-        code, out, err = run(*arguments, "--json")
+        code, out, err = run_platform(*arguments, "--json")
         assert (code, err) == (0, ""), err
         return [json.loads(line) for line in out.splitlines()]
 
@@ -108,9 +91,9 @@ def test_what_commands_changed_is_json_too(run: Run, tmp_path: Path) -> None:
     chains = tmp_path / "chains.yaml"
     chains.write_text("chains: [{name: c, dag: {nodes: [{id: a, type: print, cfg: {message: hi}}]}}]")
     assert answer("chains", "load", str(chains)) == [{"change": "new", "kind": "chain", "name": "c"}]
-    run_id = run("chains", "start", "c")[1].strip()
+    run_id = run_platform("chains", "start", "c")[1].strip()
     assert answer("chains", "stop", run_id) == [{"run_id": run_id, "status": "STOPPING"}]
     (state,) = answer("chains", "retry", run_id, "a")
     assert (state["node_id"], state["attempt"]) == ("a", 1)
-    rebuilt = json.loads(run("lineage", "rebuild", "--tenant", "7", "--json")[1])
+    rebuilt = json.loads(run_platform("lineage", "rebuild", "--tenant", "7", "--json")[1])
     assert rebuilt == {"events": 0, "removed": 0, "oldest_event": None}

@@ -1,10 +1,9 @@
 """`platform chains`: load and list chains, start and stop runs, retry and complete their nodes."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from platform_defs.chains.json_values import read_json_text
 from platform_defs.chains.nodes.port import NodeTypes
 from platform_defs.chains.runs import operations, queries, starting
 from platform_defs.chains.states import RunStatus
-from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
+from platform_defs.commands.tables import json_option, limit_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
@@ -30,6 +29,23 @@ from platform_defs.yaml_lines import YamlFileError
 OPERATOR = "operator"
 
 _chain = click.argument("chain", metavar="ID_OR_NAME")
+# What people see of each, by its header. Long texts are last, so that the other columns stay together.
+_CHAIN_COLUMNS = {
+    **{"name": "name", "enabled": "enabled", "version": "version", "changed": "updated_at", "id": "chain_id"},
+    "description": "description",
+}
+_RUN_COLUMNS = {
+    **{"run": "run_id", "chain": "job_name", "status": "status", "started by": "actor", "how": "trigger_text"},
+    **{"created": "created_at", "ended": "ended_at", "error": "error"},
+}
+_NODE_COLUMNS = {
+    **{"node": "node_id", "status": "status", "attempt": "attempt", "started": "started_at", "ended": "ended_at"},
+    "last error": "last_error",
+}
+_AUDIT_COLUMNS = {
+    **{"when": "created_at", "who": "actor", "did": "action", "chain, job or run": "object_id", "node": "node_id"},
+    "reason": "reason",
+}
 _run = click.argument("run_id", metavar="RUN_ID")
 _node = click.argument("node_id", metavar="NODE_ID")
 _reason = click.option("--reason", help="Kept with what was done.")
@@ -66,7 +82,7 @@ def load(file: Path, as_json: bool) -> None:
 @click.option("--enabled/--disabled", "enabled", default=None, help="Only those.")
 @json_option
 def list_(keyword: str | None, enabled: bool | None, as_json: bool) -> None:
-    """List chains, the newest first: id, name, description, enabled, version, when it was created and changed."""
+    """List chains, the newest first."""
     with open_database() as engine:
         number, found = 1, list[dict[str, Any]]()
         while True:
@@ -77,7 +93,7 @@ def list_(keyword: str | None, enabled: bool | None, as_json: bool) -> None:
                 break
     if not as_json:
         found = [row | {"enabled": bool(row["enabled"])} for row in found]
-    _print(found, as_json, nothing="no chains; `platform chains load FILE` loads some")
+    _print(found, _CHAIN_COLUMNS, as_json, nothing="no chains; `platform chains load FILE` loads some")
 
 
 @command.command("show")
@@ -119,28 +135,24 @@ def start(chain: str, params: str | None) -> None:
 @command.command("runs")
 @click.option("--chain", help="Only runs of this chain: its id or name.")
 @click.option("--status", type=click.Choice([status.lower() for status in RunStatus]), help="Only those.")
-@click.option("--limit", type=click.IntRange(1, queries.MAX_PAGE), default=queries.PAGE, show_default=True)
+@limit_option(queries.PAGE, queries.MAX_PAGE)
 @json_option
 def runs(chain: str | None, status: str | None, limit: int, as_json: bool) -> None:
-    """List runs, the newest first: id, chain, name, status, who started it and how, when; --json has everything."""
-    shown = ("run_id", "chain_id", "job_name", "status", "actor", "trigger_text", "created_at", "ended_at", "error")
+    """List runs, the newest first, with who started them and how. --json has everything."""
     with open_database() as engine:
         chain_id = None if chain is None else _find(engine, chain).chain_id
         found = queries.list_runs(engine, chain_id=chain_id, status=status and status.upper(), limit=limit)
-    rows = [{name: row._mapping[name] for name in (row._mapping if as_json else shown)} for row in found]
-    _print(rows, as_json, nothing="no run yet")
+    _print([dict(row._mapping) for row in found], _RUN_COLUMNS, as_json, nothing="no run yet")
 
 
 @command.command("nodes")
 @_run
 @json_option
 def nodes(run_id: str, as_json: bool) -> None:
-    """List the nodes of a run: id, status, attempt, times, last error; --json has artifacts and what people did."""
-    shown = ("node_id", "status", "attempt", "started_at", "ended_at", "last_error")
+    """List the nodes of a run. --json also has artifacts and what people did."""
     with open_database() as engine:
         found = queries.list_nodes(engine, run_id)
-    rows = [{name: row._mapping[name] for name in (row._mapping if as_json else shown)} for row in found]
-    _print(rows, as_json, nothing="the run has no node")
+    _print([dict(row._mapping) for row in found], _NODE_COLUMNS, as_json, nothing="the run has no node")
 
 
 @command.command("stop")
@@ -197,15 +209,13 @@ def complete(run_id: str, node_id: str, reason: str | None, artifact: str | None
 
 @command.command("audit")
 @click.argument("object_id", metavar="[ID]", required=False)
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@limit_option(50, 1000)
 @json_option
 def audit(object_id: str | None, limit: int, as_json: bool) -> None:
-    """List who did what, the newest first, of all or of one chain, job or run; --json has before and after."""
-    shown = ("created_at", "actor", "action", "object_id", "node_id", "reason")
+    """List who did what, the newest first. ID names one chain, job or run; --json has before and after."""
     with open_database() as engine:
         found = newest_entries(engine, object_id=object_id, limit=limit)
-    rows = [{name: row._mapping[name] for name in (row._mapping if as_json else shown)} for row in found]
-    _print(rows, as_json, nothing="nobody did anything")
+    _print([dict(row._mapping) for row in found], _AUDIT_COLUMNS, as_json, nothing="nobody did anything")
 
 
 def _find(engine: Engine, chain: str) -> Chain:
@@ -244,11 +254,8 @@ def _wake() -> None:
     wake(Settings.load().home)
 
 
-def _print(rows: list[dict[str, Any]], as_json: bool, *, nothing: str) -> None:
+def _print(rows: list[dict[str, Any]], columns: Mapping[str, str], as_json: bool, *, nothing: str) -> None:
+    """`columns` are those that people see, by their header; programs get all of them."""
     if not as_json:
-        rows = [{name: _readable(value) for name, value in row.items()} for row in rows]
+        rows = [{header: row[name] for header, name in columns.items()} for row in rows]
     print_rows(rows, as_json=as_json, nothing=nothing)
-
-
-def _readable(value: Any) -> Any:
-    return f"{value:%F %T}" if isinstance(value, datetime) else value

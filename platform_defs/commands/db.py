@@ -22,7 +22,7 @@ def command() -> None:
 @command.command()
 @as_json_option
 def upgrade(as_json: bool) -> None:
-    """Apply the migrations that are missing and the graph's constraints; creates the database where that is allowed."""
+    """Apply missing migrations. Also creates the database, where that is allowed, and the graph's constraints."""
     settings = Settings.load()
     if not settings.db_url:
         make_home(settings.home)
@@ -48,14 +48,14 @@ def status(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"database": url, "revision": revision, "pending": pending}))
     else:
-        lacks = f"lacks {', '.join(pending)}: run `platform db upgrade`" if pending else "is up to date"
-        click.echo(f"{url} at {revision or 'no revision'} {lacks}")
+        state = f"lacks {', '.join(pending)}: run `platform db upgrade`" if pending else "is up to date"
+        click.echo(f"{url} is at {f'revision {revision}' if revision else 'no revision'} and {state}")
 
 
 @command.command()
 @click.argument("message")
 def revision(message: str) -> None:
-    """Write a migration for what the tables have and the migrations have not (for developers).
+    """Write a migration after a change of a table (for developers).
 
     It compares platform_defs/store/tables/ with a scratch SQLite database to which all migrations were applied. Read
     the migration: a rename looks like a drop and an add. A migration must be able to resume, because MySQL commits DDL

@@ -13,10 +13,11 @@ from sqlalchemy import Engine
 from platform_defs.commands.tables import json_option, print_rows, print_table
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
-from platform_defs.ingest.errors import SpecError
-from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint
+from platform_defs.ingest.errors import PlanError, SpecError
+from platform_defs.ingest.execution.blocks import list_blocks, paused_sources, unblock_endpoint, why_not_asked
 from platform_defs.ingest.execution.executor import Executor, utc_now
-from platform_defs.ingest.ledger.queue import count_tasks
+from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
+from platform_defs.ingest.ledger.queue import GIVEN_UP, OPEN_STATES, count_tasks
 from platform_defs.ingest.ledger.windows import open_windows
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
@@ -25,9 +26,10 @@ from platform_defs.ingest.materialisation import (
     materialise_windows,
 )
 from platform_defs.ingest.planning.schedule import TriggerContext
-from platform_defs.ingest.planning.signals import add_signals
+from platform_defs.ingest.planning.signals import ask_again
 from platform_defs.ingest.planning.wanted_windows import parse_instant, wanted_windows
 from platform_defs.ingest.planning.windows import Window
+from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.ingest.spec.model import Spec
 
 OPERATIONS = click.Choice([operation.lower() for operation in Operation])
@@ -66,10 +68,11 @@ def run(
     threads: int,
     as_json: bool,
 ) -> None:
-    """Plan and fetch windows of CODE's ENDPOINT (an update: its buckets). Exit code 0 only if all are complete.
+    """Plan and fetch windows of CODE's ENDPOINT. Exit code 0 only if all are complete.
 
     Without --from a harvest takes what is due since its watermark.
     """
+    _refuse_options_of_others(Operation(operation.upper()), start or end, bucket)
     context = TriggerContext(Trigger.MANUAL, "command", params={"from": start, "to": end, "bucket": bucket})
     with _open_environment(threads) as environment:
         try:
@@ -79,9 +82,12 @@ def run(
             for problem in error.problems:
                 click.echo(problem, err=True)
             raise click.exceptions.Exit(1) from None
+        waits_for = why_not_asked(environment.engine, code, endpoint)
     if not results:
         click.echo("nothing is due", err=True)
     if not all(result.is_complete for result in results):
+        if waits_for is not None:
+            click.echo(waits_for, err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -89,7 +95,7 @@ def run(
 @click.option("--threads", type=click.IntRange(1, 32), default=4, show_default=True, help="Slices at a time.")
 @click.option("--once", is_flag=True, help="Stop when no task is due.")
 def execute(threads: int, once: bool) -> None:
-    """Work on whatever tasks are due, as one executor among others, until SIGTERM or Ctrl-C."""
+    """Work on tasks that are due. One executor among others, until SIGTERM or Ctrl-C."""
     with _open_environment(threads) as environment:
         executor = Executor(environment.engine, environment.open_source, threads=threads)
         for number in (signals.SIGTERM, signals.SIGINT):
@@ -106,35 +112,40 @@ def execute(threads: int, once: bool) -> None:
 @click.argument("ids", nargs=-1, required=True)
 @click.option("--reason", help="Why, for those who look at it later.")
 def signal(code: str, endpoint: str, ids: tuple[str, ...], reason: str | None) -> None:
-    """Ask for records of CODE's ENDPOINT to be fetched again by their IDS."""
+    """Ask for records to be fetched again, by their IDS."""
+    if any(not 0 < len(each) <= MAX_PROVIDER_ID for each in ids):
+        raise click.BadParameter(f"expected texts of 1 to {MAX_PROVIDER_ID} characters", param_hint="IDS")
     with open_database() as engine:
-        count = add_signals(engine, code, endpoint, ids, reason=reason, requested_by="command", now=utc_now())
-    click.echo(f"{count} records will be fetched again by the next update")
+        count = ask_again(engine, code, endpoint, ids, reason=reason, requested_by="command", now=utc_now())
+    click.echo(f"{count} {'record' if count == 1 else 'records'} will be fetched again by the next update")
 
 
 @command.command("status")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def status(as_json: bool) -> None:
-    """Tasks that wait or run, and endpoints that are blocked."""
+    """Tasks that wait, run or were given up, and what is blocked."""
     with open_database() as engine:
-        tasks, blocks = count_tasks(engine), list_blocks(engine)
+        tasks, blocks = count_tasks(engine, states=(*OPEN_STATES, *GIVEN_UP)), list_blocks(engine)
+        paused = [code for code in paused_sources(engine) if any(key[0] == code for key in tasks)]
     if as_json:
         rows = [
             dict(zip(("source", "endpoint", "operation", "status", "tasks"), (*key, n), strict=True))
             for key, n in tasks.items()
         ]
         stopped = [{"source": b.provenance_code, "endpoint": b.endpoint_name, "reason": b.reason} for b in blocks]
-        click.echo(json.dumps({"tasks": rows, "blocked": stopped}))
+        click.echo(json.dumps({"tasks": rows, "blocked": stopped, "paused": paused}))
         return
     if tasks:
         lines = [(f"{s}/{e}", o.lower(), state.lower(), count) for (s, e, o, state), count in sorted(tasks.items())]
         print_table(("endpoint", "operation", "state", "tasks"), lines)
+    if any(state in GIVEN_UP for *_, state in tasks):
+        click.echo("windows of failed and partial tasks are not complete: `platform ingest windows` says why")
     for block in blocks:
-        click.echo(
-            f"{block.provenance_code}/{block.endpoint_name} is blocked since {block.blocked_at:%F %T}: {block.reason}"
-        )
+        click.echo(str(block))
+    for code in paused:
+        click.echo(f"{code} is not active: its tasks wait until it is")
     if not tasks and not blocks:
-        click.echo("no task waits and no endpoint is blocked")
+        click.echo("no task waits or was given up, and no endpoint is blocked")
 
 
 @command.command("windows")
@@ -145,7 +156,9 @@ def status(as_json: bool) -> None:
 def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
     """Windows that were begun and are not complete. Exit code 1 if there are any."""
     with open_database() as engine:
-        found = open_windows(engine, code, endpoint, Operation(operation.upper()))
+        found = open_windows(
+            engine, code, endpoint, Operation(operation.upper()), begins=_begin(engine, code, endpoint)
+        )
     lines = [
         {"window": str(one.window), "status": one.status.lower(), "plan": one.plan_key, "reason": one.reason or ""}
         for one in found
@@ -189,10 +202,33 @@ def replay(run_id: int, batch_no: int) -> None:
 @click.argument("code")
 @click.argument("endpoint")
 def unblock(code: str, endpoint: str) -> None:
-    """Let CODE's ENDPOINT be asked again after a fatal error, such as a key that was refused."""
+    """Let an endpoint be asked again after a fatal error. Such an error is a key that the source refused."""
     with open_database() as engine:
         was_blocked = unblock_endpoint(engine, code, endpoint)
-    click.echo(f"{code}/{endpoint} is {'asked again from now on' if was_blocked else 'not blocked'}")
+        if not was_blocked:
+            _begin(engine, code, endpoint)
+    if was_blocked:
+        click.echo(
+            f"{code}/{endpoint} is asked again from now on; windows that failed are tried again after 15 minutes"
+        )
+    else:
+        click.echo(f"{code}/{endpoint} is not blocked")
+
+
+def _begin(engine: Engine, code: str, endpoint: str) -> datetime | None:
+    """Where the endpoint's windows begin; raises UnknownEndpoint for a name that is misspelt."""
+    try:
+        return compile_spec(engine, code, endpoint, Operation.HARVEST, now=utc_now()).spec.window.start
+    except SpecError:
+        return None
+
+
+def _refuse_options_of_others(operation: Operation, time: str | None, bucket: int | None) -> None:
+    """An option that is silently left out would let a run look as if it had done what was asked."""
+    if operation is Operation.UPDATE and time is not None:
+        raise click.UsageError("an update has buckets and no windows: use --bucket instead of --from and --to")
+    if operation is not Operation.UPDATE and bucket is not None:
+        raise click.UsageError(f"a {operation.lower()} has windows and no buckets: use --from and --to")
 
 
 def _fetch(
@@ -208,6 +244,8 @@ def _fetch(
     _stop_on_signals(executor.cancel)
     names = (spec.provenance_code, spec.endpoint_name)
     if spec.operation is Operation.UPDATE:
+        if bucket is not None and bucket >= spec.update_buckets:
+            raise PlanError(f"--bucket: expected 0 to {spec.update_buckets - 1}, got {bucket}")
         results = []
         for number in range(spec.update_buckets) if bucket is None else [bucket]:
             results.append(materialise_bucket(environment, *names, number, context, executor=executor))

@@ -4,7 +4,7 @@ import click
 
 from platform_defs.access.keys import StoredKey, issue_key, list_keys, refused_uses, revoke_key
 from platform_defs.access.principal import SCOPES, SourceType
-from platform_defs.commands.tables import json_option, print_rows
+from platform_defs.commands.tables import DatabaseId, json_option, print_rows
 from platform_defs.connections import open_database
 
 _SCOPES_HELP = "Comma list of: " + ", ".join(SCOPES) + "."
@@ -23,7 +23,7 @@ def command() -> None:
     type=click.Choice([kind.value for kind in SourceType]),
     help="Whose rules decide the tenant of its events.",
 )
-@click.option("--tenant", "tenant_id", type=int, help="Id of the tenant that the key belongs to.")
+@click.option("--tenant", "tenant_id", type=DatabaseId(), help="Id of the tenant that the key belongs to.")
 def issue(name: str, scopes: str, source_type: str | None, tenant_id: int | None) -> None:
     """Issue a key. It is printed once, alone, and kept only as a hash."""
     kind = None if source_type is None else SourceType(source_type)

@@ -8,7 +8,7 @@ import click
 
 from platform_defs.access.tenants import MAX_ID
 from platform_defs.commands import lineage_queries
-from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
+from platform_defs.commands.tables import DatabaseId, json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database, open_stores
 from platform_defs.errors import PlatformError
 from platform_defs.graph.text import graph_lines
@@ -20,8 +20,7 @@ from platform_defs.lineage.upkeep.recovery import rebuild_tenant
 from platform_defs.lineage.upkeep.retention import prune_tombstones
 
 PROGRESS_EVERY = 1000
-# ids are 64-bit numbers in the database, whose drivers fail on larger ones
-NUMBER = click.IntRange(1, MAX_ID)
+NUMBER = DatabaseId()
 tenant_option = click.option("--tenant", "tenant_id", type=NUMBER, required=True, metavar="ID", help="The tenant's id.")
 
 
@@ -37,7 +36,7 @@ for _command in lineage_queries.COMMANDS:
 @command.command()
 @lineage_queries.tenant_option
 def graph(tenant_id: int | None) -> None:
-    """The tenant's whole asset graph as sorted JSON lines, the same text from both graph stores."""
+    """Print the tenant's whole asset graph. Sorted JSON lines, the same text from both graph stores."""
     with open_stores() as stores:
         tenant = lineage_queries.require_tenant(stores, tenant_id)
         for line in graph_lines(stores.graph.for_tenant(tenant.id)):
@@ -48,7 +47,7 @@ def graph(tenant_id: int | None) -> None:
 @tenant_option
 @result_option
 def rebuild(tenant_id: int, as_json: bool) -> None:
-    """Rebuild the tenant's graph from its stored events; nodes and edges that no event explains are removed."""
+    """Rebuild the tenant's graph from its stored events. Nodes and edges that no event explains are removed."""
     with open_stores() as stores:
         tenant = lineage_queries.require_tenant(stores, tenant_id)
         oldest = raw_events.oldest_time(stores.engine, tenant_id)
@@ -65,7 +64,7 @@ def rebuild(tenant_id: int, as_json: bool) -> None:
 
 @command.command()
 def prune() -> None:
-    """Forget tombstones and aliases older than PLATFORM_LINEAGE_TOMBSTONE_DAYS, of every tenant."""
+    """Forget old tombstones and aliases of every tenant. PLATFORM_LINEAGE_TOMBSTONE_DAYS says how old."""
     with open_stores() as stores:
         removed = prune_tombstones(
             stores.engine, stores.graph, stores.settings.lineage_tombstone_days, datetime.now(UTC)
@@ -95,7 +94,7 @@ def list_(everything: bool, limit: int, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="All that are open.")
 @json_option
 def retry(ids: tuple[int, ...], everything: bool, as_json: bool) -> None:
-    """Try refused events again, as the source that sent them; exit code 1 if one is refused again."""
+    """Try refused events again, as the source that sent them. Exit code 1 if one is refused again."""
     if bool(ids) == everything:
         raise click.UsageError("name the ids to try again, or --all")
     refused = 0

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from platform_defs.access.errors import TenantError
-from platform_defs.access.tenants import MAX_ID, Tenant, find_tenant, list_tenants
-from platform_defs.commands.tables import print_rows
+from platform_defs.access.tenants import Tenant, find_tenant, list_tenants
+from platform_defs.commands.tables import DatabaseId, limit_option, print_rows
 from platform_defs.connections import Stores, open_stores
 from platform_defs.lineage.errors import AmbiguousName
 from platform_defs.lineage.query.drawing import FORMS, draw, printable
@@ -20,9 +20,8 @@ from platform_defs.lineage.query.walk import MAX_DEPTH, walk
 MEANINGS_SHOWN = 50
 
 tenant_option = click.option(
-    # ids are 64-bit numbers in the database, whose drivers fail on larger ones
     *("--tenant", "tenant_id"),
-    type=click.IntRange(1, MAX_ID),
+    type=DatabaseId(),
     metavar="ID",
     help="The tenant's id; needed if there are several.",
 )
@@ -74,10 +73,10 @@ def _listing_meanings() -> Iterator[None]:
 @click.command("search")
 @click.argument("text")
 @tenant_option
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@limit_option(50, 10_000)
 @_form_options("table", "json")
 def search_command(text: str, tenant_id: int | None, limit: int, form: str) -> None:
-    """Find tables whose name contains TEXT, and columns whose own name does, in any case of letters."""
+    """Find tables and columns whose name contains TEXT. Capital and small letters are the same."""
     with open_stores() as stores:
         store = stores.graph.for_tenant(require_tenant(stores, tenant_id).id)
         found = search(store, text, limit=limit + 1)
@@ -101,7 +100,7 @@ def search_command(text: str, tenant_id: int | None, limit: int, form: str) -> N
 def upstream(name: str, **options: Any) -> None:
     """Show what a table or column is made from, as a tree.
 
-    NAME is a qualified name such as mart.orders or mart.orders.amount, or the end of one.
+    The name is a qualified one such as mart.orders or mart.orders.amount, or the end of one.
     """
     _walk(name, upstream=True, **options)
 
@@ -116,7 +115,7 @@ def upstream(name: str, **options: Any) -> None:
 def downstream(name: str, **options: Any) -> None:
     """Show what is made from a table or column, as a tree.
 
-    NAME is a qualified name such as raw.orders or raw.orders.id, or the end of one.
+    The name is a qualified one such as raw.orders or raw.orders.id, or the end of one.
     """
     _walk(name, upstream=False, **options)
 
@@ -135,12 +134,12 @@ def _walk(
 
 @click.command("runs")
 @click.argument("name", metavar="TABLE")
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
+@limit_option(20, 200)
 @_namespace
 @tenant_option
 @_form_options("table", "json")
 def runs(name: str, limit: int, namespace: str | None, tenant_id: int | None, form: str) -> None:
-    """List the newest runs that read or wrote TABLE, by the stored events of the jobs that do so now."""
+    """List the newest runs that read or wrote TABLE. Found in the stored events of the jobs that do so now."""
     with open_stores() as stores, _listing_meanings():
         store = stores.graph.for_tenant(require_tenant(stores, tenant_id).id)
         table = resolve(store, name, namespace=namespace, columns=False)

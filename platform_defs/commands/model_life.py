@@ -25,7 +25,7 @@ _model = click.argument("model_id", metavar="ID")
 @_model
 @click.argument("new_id", metavar="NEW_ID")
 def rename(model_id: str, new_id: str) -> None:
-    """Give a model another id, in its values, tasks and deliveries too. Refused while one of its batches runs."""
+    """Give a model another id. Its values, tasks and deliveries follow; refused while one of its batches runs."""
     with open_database() as engine:
         life.rename(engine, model_id, new_id)
     click.echo(
@@ -65,7 +65,10 @@ def delete(model_id: str, with_values: bool, as_json: bool) -> None:
 @click.option("--to", "last", required=True, metavar="OPTIME", help="The last batch, included.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per batch, when it has ended.")
 def run(model_id: str, first: str, last: str, as_json: bool) -> None:
-    """Execute batches again whose tables have all arrived, after whatever arrivals make due. Exit 0 if all succeed."""
+    """Execute batches again whose tables have all arrived.
+
+    What arrivals make due goes first. Exit code 0 if all batches succeed.
+    """
     with open_database() as engine:
         op_times = complete_batches(engine, model_id, batch_of(first), batch_of(last))
         queued = queue_again(engine, model_id, op_times)

@@ -10,7 +10,7 @@ from platform_defs.arrivals.op_time import batch_of
 from platform_defs.arrivals.results.batches import MAX_BATCHES, find_batch, json_batch, newest_batches
 from platform_defs.arrivals.results.tasks import MAX_TASKS, json_task, newest_tasks
 from platform_defs.arrivals.results.values import json_value, read_values
-from platform_defs.commands.tables import json_option, print_rows, print_table
+from platform_defs.commands.tables import json_option, limit_option, print_rows, print_table
 from platform_defs.connections import open_database
 from platform_defs.store.engine import read
 
@@ -30,7 +30,7 @@ _batch = click.option("--op-time", help="Only this batch.")
 @click.option("--kpi", "kpi_id", help="Only this KPI.")
 @json_option
 def values(model_id: str, op_time: str | None, kpi_id: str | None, as_json: bool) -> None:
-    """Print the values of the model's KPIs, and of the computed KPIs that build on them, in order of opTime."""
+    """Print the values of the model's KPIs. Also of the computed KPIs that build on them, in order of opTime."""
     wanted, cursor = op_time and batch_of(op_time), None
     with open_database() as engine:
         while True:
@@ -49,10 +49,10 @@ def values(model_id: str, op_time: str | None, kpi_id: str | None, as_json: bool
 @_model
 @_batch
 @click.option("--status", type=click.Choice(list(TaskStatus), case_sensitive=False), help="Only tasks of this status.")
-@click.option("--limit", type=click.IntRange(1, MAX_TASKS), default=20, show_default=True)
+@limit_option(20, MAX_TASKS)
 @json_option
 def tasks(model_id: str, op_time: str | None, status: str | None, limit: int, as_json: bool) -> None:
-    """List executions of the model, the newest first: id, batch, status, why, start, end, rows, values, message."""
+    """List executions of the model, the newest first."""
     wanted = op_time and batch_of(op_time)
     with open_database() as engine:
         found = read(
@@ -61,16 +61,18 @@ def tasks(model_id: str, op_time: str | None, status: str | None, limit: int, as
                 connection, model_id, op_time=wanted, status=status and status.upper(), limit=limit
             ),
         )
+        if not found:
+            read(engine, lambda connection: newest_batches(connection, model_id, 1))  # raises if there is no such model
     _print([json_task(task) for task in found], as_json, _TASK_COLUMNS)
 
 
 @click.command("batches")
 @_model
 @_batch
-@click.option("--limit", type=click.IntRange(1, MAX_BATCHES), default=20, show_default=True)
+@limit_option(20, MAX_BATCHES)
 @json_option
 def batches(model_id: str, op_time: str | None, limit: int, as_json: bool) -> None:
-    """List batches of the model, the newest first: opTime, what it is (DUE, WAITING, CURRENT), missing tables, task."""
+    """List batches of the model, the newest first. A batch is DUE, WAITING (for the missing tables) or CURRENT."""
     with open_database() as engine:
         if op_time is None:
             found = read(engine, lambda connection: newest_batches(connection, model_id, limit))

@@ -1,6 +1,5 @@
 """`platform models`: load models and KPIs from a file, publish them and list them."""
 
-import logging
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.life import disable_orphaned_subscriptions, stored_batches
 from platform_defs.arrivals.models.model import PUBLISHED, RETIRED, UNPUBLISHED, Model
 from platform_defs.commands import model_life, model_results
-from platform_defs.commands.runner import open_instance
+from platform_defs.commands.runner import log_to_terminal, open_instance
 from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
@@ -92,7 +91,7 @@ def publish(model_id: str) -> None:
 def release(task: int) -> None:
     """Free the stuck TASK: end its process, close it and its run. Its arrivals count as unread, so it begins anew."""
     settings = Settings.load()
-    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
+    log_to_terminal(settings)
     with open_database(settings) as engine, open_instance(settings) as instance:
         from platform_defs.runner.release import release_row, whoami
 

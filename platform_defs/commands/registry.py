@@ -93,7 +93,7 @@ def diff(file: str, as_json: bool) -> None:
 @click.argument("url")
 @json_option
 def base_url(code: str, url: str, as_json: bool) -> None:
-    """Ask source CODE at URL from now on; the paths of its endpoints are appended. Plain http is permitted there."""
+    """Ask source CODE at URL from now on. The paths of its endpoints are appended; plain http is permitted there."""
     with open_database() as engine:
         changes = loading.set_base_url(engine, code, url, now=datetime.now(UTC))
     _print_changes(changes, as_json)
@@ -103,7 +103,7 @@ def base_url(code: str, url: str, as_json: bool) -> None:
 @click.argument("code")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show(code: str, as_json: bool) -> None:
-    """Show source CODE: each endpoint and operation as it compiles now, with the origin of each value."""
+    """Show source CODE as it compiles now. Each endpoint and operation, with the origin of each value."""
     with open_database() as engine:
         found = describe_source(engine, code, datetime.now(UTC))
     click.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2) if as_json else found.as_text())
@@ -112,7 +112,7 @@ def show(code: str, as_json: bool) -> None:
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List sources and their endpoints, and the presets that can be loaded."""
+    """List sources and their endpoints. Also the presets that can be loaded."""
     with open_database() as engine:
         sources = list_sources(engine, datetime.now(UTC))
     presets = ", ".join(PREFIX + name for name in preset_names())

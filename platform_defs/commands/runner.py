@@ -15,6 +15,7 @@ from platform_defs.arrivals.executions.recovery import settle_dead_executions
 from platform_defs.arrivals.executions.statements import end_left_statements
 from platform_defs.commands.tables import print_table
 from platform_defs.connections import open_database
+from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
 from platform_defs.sources.named import Sources
 from platform_defs.stuck import find_stuck
@@ -35,7 +36,7 @@ def command(context: click.Context) -> None:
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def status(as_json: bool) -> None:
-    """Show the runners that are alive, their slots, the queue and what is stuck; exit code 1 if no runner is alive."""
+    """Show living runners, the queue and what is stuck. Exit code 1 if no runner is alive."""
     with open_database() as engine:
         alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
         later = rows.find_later(engine)
@@ -69,9 +70,9 @@ def status(as_json: bool) -> None:
 @command.command()
 @click.argument("row", type=int)
 def release(row: int) -> None:
-    """Free the stuck row of work ROW: end its process, close its run and the row. What it should do is begun anew."""
+    """Free the stuck row of work ROW. Ends its process, closes its run and the row; what it should do is begun anew."""
     settings = Settings.load()
-    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
+    log_to_terminal(settings)
     with open_database(settings) as engine, open_instance(settings) as instance:
         from platform_defs.runner.release import release_row
 
@@ -84,8 +85,7 @@ def release(row: int) -> None:
 
 def _serve() -> None:
     settings = Settings.load()
-    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    log_to_terminal(settings)
     # The listener comes before Dagster's files: a second runner, which it refuses, must change nothing in the home.
     with open_database(settings) as engine, wake.open_listener(settings.home) as listener:
         from platform_defs import dagster_instance
@@ -102,6 +102,12 @@ def _serve() -> None:
     os._exit(0)
 
 
+def log_to_terminal(settings: Settings) -> None:
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(message)s")
+    # It tells at every look at the schema which database it is.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
 @contextmanager
 def open_instance(settings: Settings) -> Iterator["DagsterInstance"]:
     """Dagster's instance. Dagster is imported here and not at the top, because that takes seconds."""
@@ -109,7 +115,14 @@ def open_instance(settings: Settings) -> Iterator["DagsterInstance"]:
 
     os.environ.update(dagster_instance.environment(settings))
 
-    from dagster import DagsterInstance
+    from dagster import DagsterError, DagsterInstance
 
-    with DagsterInstance.get() as instance:
+    try:
+        opened = DagsterInstance.get()
+    except DagsterError as error:
+        raise PlatformError(
+            f"Dagster's instance in {settings.dagster_home} does not open; set PLATFORM_DB_URL and"
+            " PLATFORM_DAGSTER_DB_URL as the `platform up` has them that runs there"
+        ) from error
+    with opened as instance:
         yield instance

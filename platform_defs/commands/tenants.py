@@ -3,7 +3,7 @@
 import click
 
 from platform_defs.access.tenants import Tenant, add_tenant, list_tenants
-from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
+from platform_defs.commands.tables import DatabaseId, json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 
 
@@ -13,7 +13,7 @@ def command() -> None:
 
 
 @command.command("add")
-@click.argument("tenant_id", metavar="ID", type=int)
+@click.argument("tenant_id", metavar="ID", type=DatabaseId())
 @click.argument("code")
 @click.argument("name")
 @result_option

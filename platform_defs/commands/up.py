@@ -90,6 +90,9 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
                 shown = {"API": f"{api}/docs", "Dagster UI": ui, "Demo key": key, "Home": str(settings.home)}
                 if shop.is_written:
                     shown["Demo"] = "`platform demo show` says what to try, `platform demo remove` takes it away"
+                if writer is not None:
+                    shown["Demo"] = "a small shop is being written; what to try follows in some seconds"
+                    output.writing_demo(True)
                 rows = [(name, value) for name, value in shown.items() if value is not None]
                 output.table(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
 

@@ -7,7 +7,7 @@ import click
 
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, NewSubscription, Subscription
-from platform_defs.commands.tables import json_option, print_rows
+from platform_defs.commands.tables import json_option, limit_option, print_rows
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
@@ -62,7 +62,7 @@ def list_(as_json: bool) -> None:
 @command.command("disable")
 @_id
 def disable(subscription_id: int) -> None:
-    """Stop a subscription; pending deliveries that only it wants are not sent."""
+    """Stop a subscription. Pending deliveries that only it wants are not sent."""
     with open_database() as engine:
         subscriptions.disable(engine, subscription_id, reason=BY_OPERATOR)
     click.echo(f"subscription {subscription_id} disabled")
@@ -80,7 +80,7 @@ def enable(subscription_id: int) -> None:
 @command.command("remove")
 @_id
 def remove(subscription_id: int) -> None:
-    """Remove a subscription and its secrets; its deliveries stay on record."""
+    """Remove a subscription and its secrets. Its deliveries stay on record."""
     with open_database() as engine:
         subscriptions.remove(engine, subscription_id)
     click.echo(f"subscription {subscription_id} removed")
@@ -90,7 +90,7 @@ def remove(subscription_id: int) -> None:
 @click.option(
     "--status", type=click.Choice([status.lower() for status in deliveries.STATUSES]), help="Only those of this status."
 )
-@click.option("--limit", type=click.IntRange(1, deliveries.MAX_PAGE), default=deliveries.PAGE, show_default=True)
+@limit_option(deliveries.PAGE, deliveries.MAX_PAGE)
 @json_option
 def list_deliveries(status: str | None, limit: int, as_json: bool) -> None:
     """List deliveries, the newest first; --json has every attempt."""
@@ -104,7 +104,7 @@ def list_deliveries(status: str | None, limit: int, as_json: bool) -> None:
 @click.argument("delivery_id", metavar="ID", type=int, required=False)
 @click.option("--all-dead", is_flag=True, help="Every dead letter that somebody still subscribes to.")
 def redeliver(delivery_id: int | None, all_dead: bool) -> None:
-    """Send a dead letter again: the same id and body, with all its attempts anew."""
+    """Send a dead letter again. It has the same id and body, and all its attempts anew."""
     if (delivery_id is None) != all_dead:
         raise click.UsageError("expected an ID or --all-dead")
     with open_database() as engine:

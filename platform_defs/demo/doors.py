@@ -1,6 +1,5 @@
 """The API as the demo's writer uses it: HTTP with the demo key, one line for whatever it refuses."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import httpx
 from platform_defs.arrivals.partitions import MODEL_PREFIX
 from platform_defs.dagster_instance import LOCATION
 from platform_defs.demo.state import DemoError
+from platform_defs.supervisor.home import read_up
 
 TIMEOUT_S = 30.0
 # how long an answer of 503 is waited out: a store may be busy while everything starts
@@ -33,14 +33,12 @@ class RunningPlatform:
 
 
 def running_platform(home: Path) -> RunningPlatform:
-    try:
-        content = json.loads((home / "up.json").read_text(encoding="utf-8"))
-        api, ui, key = content["api"], content["ui"], content["demo_key"]
-    except (OSError, ValueError, KeyError):
-        raise DemoError(f"nothing is running in {home}; `platform up --demo` starts it and writes the demo") from None
-    if key is None:
+    up = read_up(home)
+    if up is None:
+        raise DemoError(f"nothing is running in {home}; `platform up --demo` starts it and writes the demo")
+    if up["demo_key"] is None:
         raise DemoError("the platform runs without the demo; stop it and run `platform up --demo`")
-    return RunningPlatform(api, ui, key)
+    return RunningPlatform(up["api"], up["ui"], up["demo_key"])
 
 
 def ui_knows(ui: str, *, model: str, job: str) -> bool:

@@ -1,20 +1,27 @@
 """What somebody who sees the platform for the first time may open, click and try."""
 
 import os
+import shlex
 import sysconfig
 from pathlib import Path
 
+from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.demo import story
 from platform_defs.demo.doors import RunningPlatform
+from platform_defs.demo.lineage import DASHBOARD, TABLES
 from platform_defs.demo.shop import WRONG_ORDER, Calendar
 from platform_defs.demo.state import DemoState
+from platform_defs.lineage.tables.keys import Table, asset_key_of
+from platform_defs.settings import Settings
 
 
-def guide_lines(platform: RunningPlatform, state: DemoState) -> list[tuple[str, str]]:
+def guide_lines(platform: RunningPlatform, state: DemoState, home: Path) -> list[tuple[str, str]]:
     """Five lines, each with what it is about. Followed in their order, each does what it says."""
     batch = Calendar(state.born).wrong
     ui, api = platform.ui, platform.api
-    command = platform_command()
+    command = platform_command(home)
+    board = TABLES[DASHBOARD]
+    dashboard = asset_key_of(Table(DEMO_TENANT.id, board.namespace, board.name))
     return [
         (
             "1 open",
@@ -32,15 +39,26 @@ def guide_lines(platform: RunningPlatform, state: DemoState) -> list[tuple[str, 
             f" {api}/api/v1/runs/{state.chain_run}/nodes/{story.FAILED_NODE}:retry"
             f' -H "Authorization: Bearer {platform.key}"',
         ),
-        ("4 see", f"what the subscriber of the shop's revenue was told: {command} webhooks deliveries"),
+        (
+            "4 see",
+            f"the tables that the shop's dashboard is made from: {ui}/assets/{'/'.join(dashboard)}"
+            "?view=lineage&lineageScope=upstream&lineageDepth=5"
+            f" and what the subscriber of its revenue was told: {command} webhooks deliveries",
+        ),
         ("5 end", f"takes the demo away, and nothing of yours: {command} demo remove"),
     ]
 
 
-def platform_command() -> str:
-    """The command as somebody in this folder types it."""
+def platform_command(home: Path) -> str:
+    """The command as somebody types it in another terminal, in this folder, where no variable is set."""
     path = Path(sysconfig.get_path("scripts"), "platform")
+    variable = (
+        ""
+        if home == Path(Settings.model_fields["home"].default).absolute()
+        else f"PLATFORM_HOME={shlex.quote(str(home))} "
+    )
     try:
-        return str(path.relative_to(Path.cwd()))
+        return variable + shlex.quote(str(path.relative_to(Path.cwd())))
     except ValueError:
-        return "platform" if str(path.parent) in os.environ.get("PATH", "").split(os.pathsep) else str(path)
+        is_found = str(path.parent) in os.environ.get("PATH", "").split(os.pathsep)
+        return variable + ("platform" if is_found else shlex.quote(str(path)))

@@ -31,6 +31,7 @@ _ORDER = {"order_id": "TEXT", "day": "TEXT", "store_id": "TEXT", "customer": "TE
 _STORE = {"store_id": "TEXT", "city": "TEXT", "region": "TEXT"}
 _RETURN = {"return_id": "TEXT", "day": "TEXT", "order_id": "TEXT", "reason": "TEXT", "refund": "REAL"}
 
+DASHBOARD = "sales_overview"
 TABLES = {
     "shop.orders": Table(_SHOP, "main.demo_orders", _ORDER),
     "shop.stores": Table(_SHOP, "main.demo_stores", _STORE),
@@ -53,7 +54,7 @@ TABLES = {
         "marts.daily_returns",
         {"day": "DATE", "reason": "TEXT", "returns": "BIGINT", "refunds": "NUMERIC"},
     ),
-    "sales_overview": Table(
+    DASHBOARD: Table(
         _BOARDS,
         "boards.sales_overview",
         {"region": "TEXT", "revenue": "NUMERIC", "refunds": "NUMERIC"},

@@ -56,10 +56,11 @@ def demo_of_start(settings: Settings, *, asked: bool | None) -> DemoOfStart:
 
 def offer_guide(home: Path, output: Output, code: int) -> None:
     """Called when the writer has ended: what to try, or what to do if it failed."""
+    output.writing_demo(False)
     try:
         state = read_state(home)
         if code == 0 and state is not None:
-            lines = guide_lines(running_platform(home), state)
+            lines = guide_lines(running_platform(home), state, home)
             output.table("The demo, a small shop, is there. Follow these lines in their order:", lines)
             return
     except PlatformError as error:

@@ -1,21 +1,19 @@
 """Asks every part of a platform whether it answers, and how fast: what `platform selfcheck` shows."""
 
-import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs import dagster_instance, selfcheck
-from platform_defs.connections import open_database, open_stores
-from platform_defs.errors import PlatformError, one_line
+from platform_defs.connections import explain, open_database, open_stores
+from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
 from platform_defs.supervisor import probes
 from platform_defs.supervisor.child import Broken, NotReady
+from platform_defs.supervisor.home import read_up
 from platform_defs.work import rows, runners
 from platform_defs.work.wake import wake
 
@@ -49,7 +47,7 @@ class Checkup:
 
 def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
     """Asks the stores, and the processes if any of them runs."""
-    up = _read_up(settings.home)
+    up = read_up(settings.home)
     found = Checkup(running=up is not None or wake(settings.home))
     found.parts += [_ask("database", lambda: _database(settings)), _ask("graph", lambda: _graph(settings))]
     if not found.running:
@@ -65,31 +63,12 @@ def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
     return found
 
 
-def _read_up(home: Path) -> dict[str, Any] | None:
-    """The content of up.json; None without one, or if it is of a platform that was killed."""
-    try:
-        up: dict[str, Any] = json.loads((home / "up.json").read_text(encoding="utf-8"))
-        return up if any(_is_alive(int(pid)) for pid in up["pids"].values()) else None
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
 def _ask(name: str, work: Callable[[], str]) -> Part:
     began = time.perf_counter()
     try:
         detail = work()
     except (PlatformError, SQLAlchemyError, NotReady, Broken) as error:
-        return Part(name, False, None, one_line(error))
+        return Part(name, False, None, explain(error))
     return Part(name, True, round((time.perf_counter() - began) * 1000, 1), detail)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from platform_defs.errors import PlatformError
 from platform_defs.home import make_home
@@ -46,8 +47,10 @@ def _lock(path: Path, deadline: float) -> int:
             holder = os.pread(descriptor, 32, 0).decode()
             os.close(descriptor)
             if not holder.isdigit() or _is_alive(int(holder)) or time.monotonic() >= deadline:
-                who = f" (pid {holder})" if holder.isdigit() else ""
-                raise AlreadyUp(f"the platform is already up in {path.parent}{who}") from None
+                who = f" (pid {holder}); `kill {holder}` stops it," if holder.isdigit() else ";"
+                raise AlreadyUp(
+                    f"the platform is already up in {path.parent}{who} and PLATFORM_HOME chooses a home for another one"
+                ) from None
             time.sleep(0.1)  # the holder was killed, and its guards are about to end its processes
             continue
         if _is_same_file(path, descriptor):
@@ -91,3 +94,12 @@ class UpFile:
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+def read_up(home: Path) -> dict[str, Any] | None:
+    """The content of up.json; None without one, or if it is of a platform that was killed."""
+    try:
+        up: dict[str, Any] = json.loads((home / "up.json").read_text(encoding="utf-8"))
+        return up if any(_is_alive(int(pid)) for pid in up["pids"].values()) else None
+    except (OSError, ValueError, KeyError):
+        return None

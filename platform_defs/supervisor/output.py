@@ -15,6 +15,14 @@ _IDLE = re.compile(
     r"dagster\.daemon\.\w+ - INFO - (Checking for (new )?runs|(Sensor|Schedule) \S+ skipped|Checking run \S+"
     r"|Collected \d+ runs for monitoring|No (backfill jobs|new runs|schedules|sensors)|Not checking for any runs)"
 )
+# What the API writes when the demo's writer asks it for something, and what follows from it.
+_DEMO = re.compile(
+    r"^[\d:]{8} ((GET|POST) \S+ 2\d\d ms=\S+ principal=demo$|webhook delivered |run started .* actor=demo$)"
+)
+# What processes say when they are stopped in order.
+_AT_STOP = re.compile(
+    r"^$|^Aborted!$| - INFO - |^INFO |^[\d:]{8} (stopping: 0 requests|Shutting down|Finished server process)"
+)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -32,14 +40,31 @@ class Output:
             prefix = f"{name.ljust(width)} | "
             colour = _COLOURS[position % len(_COLOURS)]
             self._prefixes[name] = f"\x1b[{colour}m{prefix}\x1b[0m" if self._coloured else prefix
+        self._is_writing_demo = self._is_stopping = False
         self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
 
     def line(self, name: str, text: str) -> None:
         plain = _ESCAPES.sub("", text)
         self._tails[name].append(plain)
-        if self._is_terminal and _IDLE.search(plain):
-            return  # an idle platform is silent in front of a person; a log file has every tick
+        if self._is_terminal and self._says_nothing(plain):
+            return  # a log file has every line
         self._write(f"{self._prefixes[name]}{text if self._coloured else plain}\n")
+
+    def writing_demo(self, is_writing: bool) -> None:
+        """Meanwhile a person need not see each of its requests, which would push the addresses off the screen."""
+        self._is_writing_demo = is_writing
+
+    def stopping(self) -> None:
+        self._is_stopping = True
+        self.say("stopping, which takes some seconds; a second Ctrl-C does not wait")
+
+    def _says_nothing(self, line: str) -> bool:
+        """Whether a person can do without the line: an idle platform is silent."""
+        return bool(
+            _IDLE.search(line)
+            or (self._is_writing_demo and _DEMO.search(line))
+            or (self._is_stopping and _AT_STOP.search(line.strip()))
+        )
 
     def say(self, text: str) -> None:
         """Writes a line of the supervisor itself."""

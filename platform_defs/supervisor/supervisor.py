@@ -91,10 +91,11 @@ class Supervisor:
             await self._stop(tasks)
             for number in STOP_SIGNALS:
                 loop.remove_signal_handler(number)
+        self._output.say("stopped")
 
     def _on_signal(self) -> None:
         if not self._end.done():
-            self._output.say("stopping")
+            self._output.stopping()
             self._end.set_result(None)
         elif self._stopping.is_set():
             # The second signal: whoever sends it does not want to wait for the grace.

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = Path(__file__).with_name("harness.py")
@@ -85,8 +85,8 @@ class Running:
         return self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(timeout=60)
-        self._reader.join(timeout=20)
+        code = self.process.wait(timeout=PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         return code
 
     def close(self) -> None:

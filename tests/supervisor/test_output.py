@@ -38,6 +38,51 @@ def test_ticks_that_did_nothing_are_silent_on_a_terminal_and_written_elsewhere(s
     assert len(output.tail("daemon")) == len(IDLE + WORTH_A_LINE), "the report of a failed start has every line"
 
 
+OF_DEMO = [
+    "19:23:14 POST /api/v1/chains 200 ms=98.4 principal=demo",
+    "19:23:19 webhook delivered webhookId=msg_e0be delivery=1 attempt=1 httpStatus=200 latencyMs=28",
+    "19:23:23 run started run_id=4893e023 chain_id=75479916 actor=demo",
+]
+NOT_OF_DEMO = [
+    "19:23:14 POST /api/v1/chains 503 ms=98.4 principal=demo",
+    "19:23:14 POST /api/v1/chains 200 ms=98.4 principal=mine",
+    "19:23:14 WARNING webhook failed webhookId=msg_e0be",
+]
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
+def test_the_requests_that_write_the_demo_are_not_shown_on_a_terminal(stream: io.StringIO) -> None:
+    output = Output(["api"], stream)
+    output.writing_demo(True)
+    for line in OF_DEMO + NOT_OF_DEMO:
+        output.line("api", line)
+    shown = NOT_OF_DEMO if stream.isatty() else OF_DEMO + NOT_OF_DEMO
+    assert [line.partition("| ")[2].removeprefix("\x1b[0m") for line in stream.getvalue().splitlines()] == shown
+    output.writing_demo(False)
+    output.line("api", OF_DEMO[0])
+    assert stream.getvalue().endswith(f"{OF_DEMO[0]}\n"), "requests of a person with that key are shown"
+
+
+def test_what_dagster_says_at_a_stop_is_not_shown_to_the_person_who_asked_for_it() -> None:
+    stream = Terminal()
+    output = Output(["code-server"], stream)
+    output.stopping()
+    for line in (
+        "",
+        "Aborted!",
+        "2026-11-17 19:48:51 +0000 - dagster.code_server - INFO - Code proxy server was interrupted",
+        "19:48:51 stopping: 0 requests in progress",
+        "19:48:51 stopping: 2 requests in progress",
+        "Exception: something broke",
+    ):
+        output.line("code-server", line)
+    assert [line.rpartition("\x1b[0m")[2] for line in stream.getvalue().splitlines()] == [
+        "stopping, which takes some seconds; a second Ctrl-C does not wait",
+        "19:48:51 stopping: 2 requests in progress",
+        "Exception: something broke",
+    ]
+
+
 def test_the_api_writes_for_people_where_the_supervisor_has_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child_environment(Settings.load(), human_logs=True)["PLATFORM_LOG_FORMAT"] == "human"
     assert "PLATFORM_LOG_FORMAT" not in child_environment(Settings.load(), human_logs=False)

@@ -224,7 +224,11 @@ def test_a_second_supervisor_on_the_same_home_is_refused_in_one_line(start: Star
     up = first.until_up()
     second = start(child("a"))
     assert second.wait() == 1
-    assert second.lines == [f"platform: the platform is already up in {tmp_path} (pid {first.process.pid})"]
+    pid = first.process.pid
+    assert second.lines == [
+        f"platform: the platform is already up in {tmp_path} (pid {pid}); `kill {pid}` stops it, and PLATFORM_HOME"
+        " chooses a home for another one"
+    ]
     assert json.loads((tmp_path / "up.json").read_text()) == up
     assert first.end() == 0
     assert start(child("a")).until_up()

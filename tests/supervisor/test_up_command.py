@@ -8,6 +8,7 @@ import sysconfig
 from pathlib import Path
 
 from platform_defs.supervisor.ports import find_free_port
+from tests.waiting import PATIENCE_S
 
 
 def platform_up(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -16,7 +17,7 @@ def platform_up(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"PLATFORM_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -14,11 +14,14 @@ _PAGE = r"""<!doctype html>
   details { border: 1px solid #d5dbe3; border-radius: 6px; margin: .5rem 0; padding: .4rem .8rem }
   summary { cursor: pointer } code, pre { font: 13px/1.5 ui-monospace, monospace }
   pre { background: #f4f6f9; padding: .6rem; overflow: auto; border-radius: 4px }
+  pre.curl, pre.answer { white-space: pre-wrap; overflow-wrap: anywhere } pre:empty { display: none }
+  details input, textarea { display: block; width: 100%; box-sizing: border-box; margin: .3rem 0 }
   .method { display: inline-block; width: 4.2rem; font-weight: 600 } .what { color: #5a6675; margin-left: .6rem }
 </style></head><body>
 <h1>Platform API</h1>
-<p>Machine-readable: <a href="/openapi.json">/openapi.json</a>.
-Send <code>Authorization: Bearer &lt;API key&gt;</code>, and to try it here: 
+<p>Requests need the header <code>Authorization: Bearer KEY</code>; <code>platform keys issue</code> makes a key.
+Programs read <a href="/openapi.json">/openapi.json</a>.</p>
+<p>To try a path on this page, paste a key:
 <input id="key" size="40" type="password" placeholder="pk_…" autocomplete="off" aria-label="API key"></p>
 <main id="paths">Loading …</main>
 <script>
@@ -39,10 +42,9 @@ const curlOf = operation => operation["x-codeSamples"]?.[0]?.source ?? "";
 const addTry = (operation, method, box) => {
   const command = curlOf(operation), body = command.match(/ -d '([^]*)'$/)?.[1].replaceAll("'\\''", "'");
   const address = element("input", "", box);
-  address.size = 70;
   address.value = command.match(/'([^']*)'/)[1].replace("http://127.0.0.1:8000", "");
   const text = body === undefined ? null : element("textarea", body, box);
-  if (text) Object.assign(text, { rows: 4, cols: 90 });
+  if (text) text.rows = 4;
   const button = element("button", "Try it", box), answer = element("pre", "", box, "answer");
   button.onclick = async () => {
     const headers = { "Authorization": "Bearer " + document.getElementById("key").value };
@@ -71,7 +73,8 @@ fetch("/openapi.json").then(answer => answer.json()).then(api => {
       if (operation.description) element("p", operation.description, box);
       element("pre", curlOf(operation).replace("http://127.0.0.1:8000", location.origin), box, "curl");
       addTry(operation, method, box);
-      show("Scope (one of)", operation["x-scopes"], box);
+      const scopes = operation["x-scopes"] ?? [];
+      if (scopes.length) element("p", "The key needs the scope " + scopes.join(" or ") + ".", box);
       show("Parameters", operation.parameters, box);
       show("Body", operation.requestBody?.content, box);
       show("Answers", operation.responses, box);

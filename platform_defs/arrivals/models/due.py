@@ -26,6 +26,12 @@ class Due:
             return None
         return cls(int(found["days"] or 0), time(int(found["hour"]), int(found["minute"])))
 
+    @property
+    def words(self) -> str:
+        """As a person says it: `08:30 on the day after the batch's`."""
+        named = {0: "on the batch's own day", 1: "on the day after the batch's"}
+        return f"{self.at:%H:%M} " + named.get(self.days, f"{self.days} days after the batch's")
+
     def instant(self, op_time: str, zone: ZoneInfo) -> datetime | None:
         """When the batch's tables are due; None if the opTime is no date."""
         day = batch_day(op_time)
