@@ -5,24 +5,34 @@ import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from sqlalchemy import Engine, create_engine, exists, literal, select, text, union_all
+from sqlalchemy import Engine, String, TextClause, create_engine, exists, literal, select, text, union_all
 from sqlalchemy.engine import URL, make_url
 
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables import metadata
+from tests.commands.command_line import run_platform as run_platform
 from tests.needs import Absent, find, require
 
 NOT_RUN = pytest.StashKey[dict[str, int]]()
 SKIPPED = pytest.StashKey[list[str]]()
 END_TO_END = Path(__file__).parent / "e2e"
-# Long files that start platforms of their own: one worker begins with them while the other drives shared platforms.
-LONG_FILES = ("test_arrivals_campaign.py", "test_chains_lives.py", "test_docs.py", "test_ingest_ui.py")
+# End-to-end files that start platforms of their own, the longest first.
+OWN_PLATFORMS = (
+    "test_arrivals_campaign.py",
+    "test_docs.py",
+    "test_lineage.py",
+    "test_chains_lives.py",
+    "test_ingest_ui.py",
+    "test_demo.py",
+)
+SHARED_PLATFORMS = ("embedded", "servers")
 # MariaDB has the driver and nearly the dialect of MySQL: what could differ is tested in these folders.
 SQL_FOLDERS = ("store", "graph", "work", "rate_gate", "models", "upgrade", "merge")
 MUST_RUN_IN_CI = ("mysql", "neo4j")
@@ -42,8 +52,15 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     # nor must the platform that runs in the tree: definitions are built from its models
     os.environ["PLATFORM_HOME"] = str(Path(tempfile.gettempdir(), f"no-platform-{uuid.uuid4().hex}"))
-    # a busy machine is not a fault of the code
-    settings.register_profile("platform", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    # A busy machine is not a fault of the code. CI draws the same examples each time: whether a change lands must not
+    # depend on luck. Everybody else draws new ones.
+    settings.register_profile(
+        "platform",
+        settings(),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=bool(os.environ.get("CI")),
+    )
     settings.load_profile("platform")
     config.stash[NOT_RUN] = defaultdict(int)
     config.stash[SKIPPED] = []
@@ -70,24 +87,36 @@ def _is_about_sql(item: pytest.Item) -> bool:
 
 
 def _turn(item: pytest.Item) -> int:
-    """Shared platforms first, then long files: short ones at the end let both workers end together."""
-    if item.path.name in LONG_FILES:
-        return 1
-    return 0 if END_TO_END in item.path.parents else 2
+    """What is long first: short files at the end let all workers end together."""
+    if END_TO_END not in item.path.parents:
+        return (2 if item.path.parent == END_TO_END.parent else 3) + len(OWN_PLATFORMS)
+    if item.path.name in OWN_PLATFORMS:
+        return 1 + OWN_PLATFORMS.index(item.path.name)
+    return 0 if scope_of(item.nodeid) in SHARED_PLATFORMS else 1 + len(OWN_PLATFORMS)
+
+
+def scope_of(nodeid: str) -> str:
+    """Tests of one scope are executed by one worker: those of a shared platform, otherwise those of a file."""
+    file, _, test = nodeid.partition("::")
+    if END_TO_END.name not in Path(file).parts:
+        return file
+    if Path(file).name == OWN_PLATFORMS[0]:
+        return nodeid  # a platform for each test
+    if Path(file).name in OWN_PLATFORMS:
+        return file
+    return next((name for name in SHARED_PLATFORMS if f"[{name}" in test), "started and ended")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`make test` has two workers: one drives the shared platforms, one after the other, the other takes the rest."""
+    """Of the workers of `make test` two drive a shared platform each, and the others take the rest."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFile(LoadScopeScheduling):
+    class ByScope(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            path = Path(config.rootpath, file)
-            return "e2e" if END_TO_END in path.parents and path.name not in LONG_FILES else file
+            return scope_of(nodeid)
 
-    return ByFile(config, log)
+    return ByScope(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -197,13 +226,22 @@ def engine(request: pytest.FixtureRequest, migrated: dict[str, Engine]) -> Itera
     _empty(engine)
 
 
+@cache
+def _filled_tables(engine: Engine) -> TextClause:
+    """As text, since an expression over fifty tables is slow to put together."""
+    filled = union_all(
+        *(
+            select(literal(table.name, String)).where(exists(select(1).select_from(table)))
+            for table in metadata.sorted_tables
+        )
+    )
+    return text(str(filled.compile(engine, compile_kwargs={"literal_binds": True})))
+
+
 def _empty(engine: Engine) -> None:
     """Only what has rows is emptied: a test fills two tables of fifty."""
-    filled = union_all(
-        *(select(literal(table.name)).where(exists(select(1).select_from(table))) for table in metadata.sorted_tables)
-    )
     with engine.begin() as connection:
-        names = set(connection.scalars(filled))
+        names = set(connection.scalars(_filled_tables(engine)))
         for table in reversed(metadata.sorted_tables):
             if table.name in names:
                 connection.execute(table.delete())

@@ -48,6 +48,14 @@ def _dump_program(name: str) -> str | Absent:
     return Absent(f"no {name} on the PATH")
 
 
+def _server_programs() -> str | Absent:
+    """The folder of programs with which a test can start servers of its own."""
+    folder = Path(os.environ.get("SERVICES_DIR", SERVERS))
+    mysql = (folder / "mysql" / "root").is_dir() or shutil.which("mysqld")
+    neo4j = (folder / "neo4j" / "lib").is_dir() or shutil.which("neo4j")
+    return str(folder) if mysql and neo4j else Absent("no programs of MySQL and Neo4j; `make services` downloads them")
+
+
 def _data() -> str | Absent:
     folder = Path(os.environ.get("PLATFORM_TEST_DATA", ROOT.parent / "shared" / "data"))
     return str(folder) if folder.is_dir() else Absent("no data set; PLATFORM_TEST_DATA names its folder")
@@ -80,6 +88,8 @@ def find(name: str) -> str | Absent:
             return _chromium()
         case "mysqldump" | "mariadb-dump":
             return _dump_program(name)
+        case "server programs":
+            return _server_programs()
         case "data":
             return _data()
         case "time":

@@ -15,7 +15,7 @@ import pytest
 from platform_defs.graph.neo4j import Neo4jGraph
 from platform_defs.store.engine import open_engine
 from tests.conftest import dropped_databases, server_url
-from tests.graph.conftest import random_tenant
+from tests.graph.conftest import UNHURRIED, random_tenant
 from tests.needs import ROOT, require
 from tests.pages import read_blocks
 
@@ -121,7 +121,7 @@ def test_servers_that_were_dumped_and_lost_are_as_before_after_the_restore(opera
     operator.sh("; ".join(f"mysql -e 'DROP DATABASE {name}'" for name in operator.names))
     shutil.rmtree(operator.variables["PLATFORM_HOME"])
     if graph := operator.variables.get("PLATFORM_GRAPH_URL"):
-        opened = Neo4jGraph(graph)
+        opened = Neo4jGraph(graph, timeouts=UNHURRIED)
         opened.for_tenant(tenant).clear()
         opened.close()
     operator.sh(restore)
@@ -129,7 +129,7 @@ def test_servers_that_were_dumped_and_lost_are_as_before_after_the_restore(opera
     after = operator.sh(looks) + operator.sh(f"python -c '{READ}'", **in_dagster)
     assert after == before
     if graph:
-        opened = Neo4jGraph(graph)
+        opened = Neo4jGraph(graph, timeouts=UNHURRIED)
         opened.for_tenant(tenant).clear()
         opened.close()
 
@@ -145,7 +145,7 @@ def post_events(operator: Operator, tenant: int) -> None:
 
     engine = open_engine(operator.variables["PLATFORM_DB_URL"])
     url = operator.variables.get("PLATFORM_GRAPH_URL")
-    graph = Neo4jGraph(url) if url else EmbeddedGraph.on(engine)
+    graph = Neo4jGraph(url, timeouts=UNHURRIED) if url else EmbeddedGraph.on(engine)
     committer = open_committer(engine, graph)
     source = Principal("key", "spark", frozenset(), SourceType.COMPUTE, Tenant(tenant, f"t{tenant}", "Somebody"))
     events = json.loads((ROOT / "docs" / "examples" / "lineage.json").read_text())

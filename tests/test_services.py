@@ -6,17 +6,31 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # `python -c CODE` as another Python would execute it
 OLD_PYTHON = f"""#!/bin/sh
-exec {sys.executable} -c 'import sys; sys.version_info = (3, 9, 18); exec(sys.argv[2])' "$@"
+exec {sys.executable} -c 'import sys; sys.version_info = (3, MINOR, 18); exec(sys.argv[2])' "$@"
 """
 PYTHON_WITHOUT_VENV = f"""#!/bin/sh
 [ "$1" = -m ] || exec {sys.executable} "$@"
 mkdir -p "$3/bin" && ln -s {sys.executable} "$3/bin/python"
 echo "ensurepip is not available"
 exit 1
+"""
+# A virtual environment whose pip only says what it would do, for 25 packages
+PYTHON_WITH_SLOW_PIP = f"""#!/bin/sh
+[ "$1" = -m ] || exec {sys.executable} "$@"
+mkdir -p "$3/bin" && ln -s {sys.executable} "$3/bin/python"
+cat > "$3/bin/pip" <<'PIP'
+#!/bin/sh
+case "$*" in *--quiet*) exit 0 ;; esac
+for number in $(seq 25); do echo "Collecting package-$number==1.0"; echo "  Downloading package-$number.whl"; done
+echo "Installing collected packages: package-1"
+PIP
+chmod +x "$3/bin/pip"
 """
 # It fails as often as the file says, and notes what it was asked.
 APT_GET = """#!/bin/sh
@@ -45,11 +59,12 @@ def command(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_another_python_is_one_line_and_no_wall_of_pip(tmp_path: Path) -> None:
-    done = make_runtime(tmp_path, OLD_PYTHON)
+@pytest.mark.parametrize("minor", [9, 10])
+def test_another_python_is_one_line_and_no_wall_of_pip(tmp_path: Path, minor: int) -> None:
+    done = make_runtime(tmp_path, OLD_PYTHON.replace("MINOR", str(minor)))
     assert done.returncode == 2
     first, *rest = done.stderr.splitlines()
-    assert first == "expected Python 3.11 or later, got 3.9; name another: make PYTHON=python3.11"
+    assert first == f"expected Python 3.11 or later, got 3.{minor}; name another: make PYTHON=python3.11"
     assert len(rest) == 1, "make's own line"
     assert done.stdout == ""
     assert not (tmp_path / ".venv").exists()
@@ -63,6 +78,19 @@ def test_a_virtual_environment_that_cannot_be_created_leaves_nothing_that_breaks
     assert done.returncode == 2
     assert "cannot create a virtual environment; on Debian: apt install python3-venv" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_the_minutes_of_an_install_show_how_far_it_is(tmp_path: Path) -> None:
+    for package in ("platform_defs", "assets", "sensors", "resources"):
+        (tmp_path / package).mkdir()
+    done = make_runtime(tmp_path, PYTHON_WITH_SLOW_PIP)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "installing the packages of requirements.lock, once; this takes a minute or two",
+        "  10 packages",
+        "  20 packages",
+        "  unpacking 25 packages",
+    ]
 
 
 def apt_install(folder: Path, failures: int) -> subprocess.CompletedProcess[str]:

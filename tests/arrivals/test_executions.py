@@ -21,6 +21,7 @@ from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_r
 from platform_defs.store.tables.work import work as work_table
 from platform_defs.work import leases, rows
 from tests.arrivals.world import add_model, add_models, logged_tasks, silent, work_of, write_arrival
+from tests.waiting import PATIENCE_S
 
 OP = "20251219"
 DASHED = "2025-12-19"
@@ -384,7 +385,7 @@ def test_concurrent_arrivals_never_begin_two_executions_and_none_is_lost(engine:
             outcomes = list(pool.map(lambda number: report(engine, "AB"[number % 2]), range(40)))
     finally:
         done.set()
-        driver.join(timeout=60)
+        driver.join(PATIENCE_S)
     log = logged_tasks(engine, "M", OP)
     assert {task.status for task in log} == {"SUCCESS"}
     assert log[-1].versions == {table: at.isoformat() for (table, _), at in _arrivals(engine).items()}

@@ -175,7 +175,7 @@ def test_what_is_late_fails_the_check_once_and_passes_when_it_arrived(
     home.instance.report_runless_asset_event(AssetMaterialization(AssetKey(["models", "M"])))
     assert [evaluation.passed for evaluation in tick(home)] == [True]
     # Dagster's SQLite storage keeps whole seconds.
-    until("the evaluation to be newer than the materialisation", lambda: tick(home) == [], 10)
+    until("the evaluation to be newer than the materialisation", lambda: tick(home) == [])
     said = [record.message for record in caplog.records if record.name == "assets.arrivals.reports"]
     assert [line.split(",")[0] for line in said] == [
         f"model M: batch {today} lacks A",

@@ -70,7 +70,7 @@ def test_a_chain_is_loaded_started_repaired_and_stopped(platform: Platform, tmp_
     assert str(platform("start", "nightly").exception) == "chain is disabled"
     assert {row.actor for row in audit_rows(engine)} == {"operator"}
     header, *lines = platform("audit", run_id).output.splitlines()
-    assert header.split()[:3] == ["created_at", "actor", "action"]
+    assert header.split()[:3] == ["when", "who", "did"]
     actions = [line.split()[3] for line in lines]  # a time has two words
     assert actions == ["run.stop", "node.complete", "node.retry", "run.start"]
 

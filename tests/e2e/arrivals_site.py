@@ -16,9 +16,10 @@ from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.store.engine import open_engine, read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_kpi_value
+from tests import loopback
 from tests.arrivals.world import logged_tasks
 from tests.e2e.warm import Warm
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 PATH = "/api/open/kpi/srcTableComplete"
 OP = "20251219"
@@ -44,7 +45,7 @@ class Site:
         answer = self.client.post(
             f"{api or self.platform.up['api']}{PATH}",
             json={"srcTableName": self.name(table), "opTime": op_time},
-            params=query,
+            params={"wait": PATIENCE_S, **query},
             headers=self.headers,
         )
         assert answer.status_code == 200, answer.text
@@ -136,7 +137,7 @@ class Site:
             log = self.log(model, op_time)
             return log if log and all(task.status != "RUNNING" for task in log) else []
 
-        return until(f"{model} to be quiet", look, 60)
+        return until(f"{model} to be quiet", look)
 
     def arrivals(self) -> dict[str, datetime]:
         log = metrics_etl_log.c
@@ -149,7 +150,7 @@ def opened_site(platform: Warm) -> Iterator[Site]:
     url = platform.environment.get("PLATFORM_DB_URL") or f"sqlite:///{platform.home / 'platform.db'}"
     engine = open_engine(make_url(url))
     try:
-        with httpx.Client(timeout=90, trust_env=False, limits=httpx.Limits(max_connections=64)) as client:
+        with loopback.client(limits=httpx.Limits(max_connections=64)) as client:
             site = Site(platform, engine, uuid.uuid4().hex[:8], client)
             site.orders(("north", OP, 1.5), ("south", OP, 2.5), ("south", OP, 4.0))
             site.pace(0)

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from tests import loopback
 from tests.e2e.platform_up import PlatformUp
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SCOPES = "chain:read,chain:write,run:read,run:write,run:control"
 ENDED = ("SUCCESS", "FAILED", "STOPPED")
@@ -22,9 +21,7 @@ class ChainsSite:
         issued = platform.command("keys", "issue", f"chains-{uuid.uuid4().hex[:8]}", "--scopes", SCOPES)
         assert issued.returncode == 0, issued.stderr
         self.key = issued.stdout.strip()
-        self.client = httpx.Client(
-            base_url=platform.up["api"], headers={"Authorization": f"Bearer {self.key}"}, timeout=60
-        )
+        self.client = loopback.client(base_url=platform.up["api"], headers={"Authorization": f"Bearer {self.key}"})
 
     def __enter__(self) -> "ChainsSite":
         return self
@@ -53,16 +50,16 @@ class ChainsSite:
     def nodes(self, run_id: str) -> dict[str, dict[str, Any]]:
         return {node["nodeId"]: node for node in self.call("GET", f"/runs/{run_id}/nodes")}
 
-    def until_run(self, run_id: str, *statuses: str, seconds: float = 90) -> dict[str, Any]:
+    def until_run(self, run_id: str, *statuses: str, seconds: float = PATIENCE_S) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             run = self.run(run_id)
             return run if run["status"] in statuses else None
 
         return until(f"run {run_id} to be {' or '.join(statuses)}", look, seconds) or {}
 
-    def until_node(self, run_id: str, node_id: str, *statuses: str, seconds: float = 60) -> None:
+    def until_node(self, run_id: str, node_id: str, *statuses: str) -> None:
         what = f"node {node_id} of {run_id} to be {' or '.join(statuses)}"
-        until(what, lambda: self.nodes(run_id)[node_id]["status"] in statuses, seconds)
+        until(what, lambda: self.nodes(run_id)[node_id]["status"] in statuses)
 
     def dagster_runs(self, run_id: str) -> list[dict[str, Any]]:
         """The Dagster runs of a run, the oldest first."""

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.needs import require
+from tests.waiting import PATIENCE_S
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -18,7 +19,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 1000 * PATIENCE_S
 
 
 @contextmanager
@@ -27,6 +28,7 @@ def opened_page() -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=require("chromium"), args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
         yield page
         browser.close()
 

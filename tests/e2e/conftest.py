@@ -26,6 +26,8 @@ def server_environment(url: URL) -> dict[str, str]:
 WEBHOOKS = {"PLATFORM_WEBHOOK_ALLOW": "127.0.0.0/8"}
 # and so are the servers that http nodes of chains ask; nodes that wait for a file are shell commands
 CHAINS = {"PLATFORM_HTTP_ALLOW": "127.0.0.0/8", "PLATFORM_CHAIN_SHELL": "true"}
+# On a busy machine an event may take longer than the seconds after which clients are asked to send it again.
+UNHURRIED = {"PLATFORM_LINEAGE_DEADLINE_S": "60"}
 
 BACKENDS = (
     pytest.param("embedded"),
@@ -33,13 +35,16 @@ BACKENDS = (
 )
 
 
-@pytest.fixture(scope="session", params=BACKENDS)
+@pytest.fixture(scope="package", params=BACKENDS)
 def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    """One for all tests of a backend, also for those of the runner, hence with the probe jobs."""
+    """One for all tests of a backend, also for those of the runner, hence with the probe jobs.
+
+    It is stopped when the last end-to-end test has ended, because an idle platform takes processor time from the rest.
+    """
     folder = tmp_path_factory.mktemp("platform")
     tree = copy_with_probes(folder / "tree")
     names: list[str] = []
-    environment = WEBHOOKS | CHAINS
+    environment = WEBHOOKS | CHAINS | UNHURRIED
     if request.param == "servers":
         url, names = new_database("mysql", folder)
         environment |= server_environment(url)

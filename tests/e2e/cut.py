@@ -6,6 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.ports import free_ports
+from tests.waiting import PATIENCE_S
+
 
 class Cable:
     """Forwards one port to another; belongs to the loop of its own thread."""
@@ -15,7 +18,8 @@ class Cable:
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
-        self.port = 0
+        # it must still be free when the cable is mended
+        (self.port,) = free_ports(1)
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self.mend()
@@ -35,12 +39,11 @@ class Cable:
         self._loop.close()
 
     def _call(self, work: object) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)  # type: ignore[arg-type]
 
     async def _listen(self) -> None:
         if self._server is None:
             self._server = await asyncio.start_server(self._forward, "127.0.0.1", self.port, reuse_address=True)
-            self.port = self._server.sockets[0].getsockname()[1]
 
     async def _cut(self) -> None:
         if self._server is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from platform_defs.work import rows
 from tests.e2e.platform_up import processes_of
 from tests.e2e.warm import Warm
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def live(home: Path, tree: Path, config: Path) -> Lives:
     config.write_text("run_launcher: {module: dagster, class: DefaultRunLauncher}\n")
     with _platform(home, tree, {"PLATFORM_DAGSTER_CONFIG": str(config)}) as other:
         row = rows.enqueue(other.engine, "selfcheck", {})
-        done = rows.wait(other.engine, row.id, 90)
+        done = rows.wait(other.engine, row.id, PATIENCE_S)
         status = other.run(done.run_id)["status"]
         parts = set(other.up["pids"])
     return Lives(home, processes, run_id, left_processes, left_files, parts, done, status)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 
 class NodeServer:
     """`GET /NAME` is answered 200, 500 while the name is in `failing`, and not before its release if it is held."""
@@ -41,7 +43,7 @@ class NodeServer:
                 name = self.path.strip("/")
                 server.asked[name] += 1
                 if name in server._held:
-                    server._held[name].wait(120)
+                    server._held[name].wait(PATIENCE_S)
                 body = json.dumps({"name": name}).encode()
                 try:
                     self.send_response(500 if name in server.failing else 200)
@@ -70,4 +72,4 @@ def serving_nodes() -> Iterator[NodeServer]:
             nodes.release(name)
         nodes._server.shutdown()
         nodes._server.server_close()
-        thread.join(10)
+        thread.join(PATIENCE_S)

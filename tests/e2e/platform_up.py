@@ -1,10 +1,8 @@
 """A real `platform up` under test: started, asked over HTTP and GraphQL, stopped, and searched for leftovers."""
 
-import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -12,24 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
-
 from platform_defs.store.engine import open_engine
 from platform_defs.supervisor.demo import ensure_demo_key
+from tests import loopback
+from tests.ports import free_ports
 from tests.supervisor.running import lives
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCATION = "platform"
 SELECTOR = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
-START_S = 240
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ones: a port that is given back before the next is asked for may be given out again."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 class PlatformUp:
@@ -69,7 +59,7 @@ class PlatformUp:
             return any("Ready in" in line for line in self.lines)
 
         try:
-            until("the platform to be ready", look, START_S)
+            until("the platform to be ready", look, 2 * PATIENCE_S)
         except BaseException:
             self.end()  # what it leaves open would fail another test
             raise
@@ -101,11 +91,22 @@ class PlatformUp:
     # -- asking it --------------------------------------------------------------------------------------------------
 
     def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
-        answer = httpx.post(f"{self.up['ui']}/graphql", json={"query": query, "variables": variables}, timeout=60)
+        answer = loopback.post(f"{self.up['ui']}/graphql", json={"query": query, "variables": variables})
         content: dict[str, Any] = answer.json()
         assert "errors" not in content, content["errors"]
         data: dict[str, Any] = content["data"]
         return data
+
+    def send_event(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Sends a lineage event until it is acknowledged: 503 asks a client to send it again."""
+
+        def look() -> dict[str, Any] | None:
+            headers = {"Authorization": f"Bearer {self.key}"}
+            answer = loopback.post(f"{self.up['api']}/api/openlineage", json=event, headers=headers)
+            assert answer.status_code in (201, 503), answer.text
+            return dict(answer.json()) if answer.status_code == 201 else None
+
+        return until("the event to be acknowledged", look) or {}
 
     def launch(self, job: str, **execution: Any) -> str:
         """Launches a job as the UI does; returns the run's id."""
@@ -130,7 +131,7 @@ class PlatformUp:
         )["runOrError"]
         return run
 
-    def until_status(self, run_id: str, *statuses: str, seconds: float = 60) -> dict[str, Any]:
+    def until_status(self, run_id: str, *statuses: str, seconds: float = PATIENCE_S) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             run = self.run(run_id)
             return run if run.get("status") in statuses else None
@@ -143,20 +144,20 @@ class PlatformUp:
         """Everything that belongs to this home, however deep: its environment names the home."""
         return processes_of(self.home)
 
-    def stop(self, number: int = signal.SIGINT, seconds: float = 60) -> int:
+    def stop(self, number: int = signal.SIGINT) -> int:
         self.process.send_signal(number)
-        code = self.process.wait(seconds)
+        code = self.process.wait(PATIENCE_S)
         self._close()
         return code
 
     def end(self) -> None:
         if self.process.poll() is None:
-            self.stop(seconds=60)
+            self.stop()
         else:
             self._close()
 
     def _close(self) -> None:
-        self._reader.join(5)
+        self._reader.join(5)  # what it started may outlive it, and holds the other end
         if self.process.stdout is not None:
             self.process.stdout.close()
 

@@ -7,11 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVE = "from platform_defs.cli import main; main()"
-START_S = 60
 
 
 class Serving:
@@ -33,16 +32,16 @@ class Serving:
             lines = self.log.read_text().splitlines()
             return next((json.loads(line)["url"] for line in lines if '"listening"' in line), None)
 
-        return until("the API to listen", look, START_S) or ""
+        return until("the API to listen", look) or ""
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(PATIENCE_S)
 
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        self.process.wait(PATIENCE_S)
 
     def peak_memory(self) -> int:
         """Bytes of resident memory at its highest."""

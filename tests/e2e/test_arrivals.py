@@ -157,7 +157,6 @@ def test_a_run_whose_process_is_killed_is_made_again_and_every_arrival_is_covere
     log = until(
         "another run to succeed",
         lambda: log if (log := site.log("slow"))[-1].status == "SUCCESS" else [],
-        60,
     )
     assert [task.status for task in log] == ["FAILED", "SUCCESS"]
     assert "killed" in log[0].message
@@ -190,7 +189,7 @@ def test_an_arrival_that_an_etl_job_writes_itself_runs_the_model(site: Site) -> 
     insert = text("INSERT INTO metrics_etl_log (table_name, op_time, arrival_time) VALUES (:name, :op, :at)")
     at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
     transact(site.engine, lambda c: c.execute(insert, {"name": site.name("A"), "op": OP, "at": at}))
-    until("the sensor to see it", lambda: site.log("direct"), 60)
+    until("the sensor to see it", lambda: site.log("direct"))
     assert [(task.status, task.trigger_code) for task in site.until_quiet("direct")] == [("SUCCESS", "SENSOR")]
 
 

@@ -29,6 +29,7 @@ from platform_defs.store.tables.webhooks import metrics_webhook_delivery
 from platform_defs.store.tables.work import work
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import OPEN_STATUSES
+from tests import loopback
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.arrivals_site import PATH, Site
 from tests.e2e.conftest import BACKENDS, WEBHOOKS, server_environment
@@ -36,7 +37,7 @@ from tests.e2e.platform_up import processes_of
 from tests.e2e.source_watch import SourceWatch, fork_server_of
 from tests.e2e.tree import copy_with_probes
 from tests.e2e.warm import Warm
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tests.webhooks.receiver import receiving
 
 ARRIVALS = 500
@@ -48,7 +49,7 @@ STOPPED_S = 15.0
 CHILD_KILLS = 2
 TABLES = [f"T{number}" for number in range(8)]
 BATCHES = [f"2025121{day}" for day in range(5)]
-SETTLE_S = 240
+SETTLE_S = 2 * PATIENCE_S
 
 
 @dataclass
@@ -76,10 +77,10 @@ class Campaign:
     def post_arrivals(self, seed: int, count: int) -> None:
         """Posts until so many arrivals are acknowledged; what is not answered is posted again."""
         dice, headers = random.Random(seed), {"Authorization": f"Bearer {self.key}"}
-        with httpx.Client(timeout=5, trust_env=False) as client:
+        with loopback.client(timeout=5) as client:
             while True:
                 # arrivals keep coming for as long as processes are hit, on a fast and on a slow machine
-                until("the next hits", lambda left=count: self._may_post(left), 600)
+                until("the next hits", lambda left=count: self._may_post(left), 4 * PATIENCE_S)
                 if count <= 0 and not self.wants_child:
                     return
                 body = {"srcTableName": f"{dice.choice(TABLES)}_{self.mark}", "opTime": dice.choice(BATCHES)}
@@ -109,7 +110,7 @@ class Campaign:
             else:
                 number = self.dice.choices([signal.SIGKILL, signal.SIGSTOP], [3, 1])[0]
                 self.wants_child = target == "child"
-                until(f"a {target} to hit", lambda target=target, number=number: self._hit(target, number), 120)
+                until(f"a {target} to hit", lambda target=target, number=number: self._hit(target, number))
                 self.wants_child = False
             self.hits[target] += 1
             time.sleep(self.dice.uniform(0.1, 0.6))
@@ -164,8 +165,8 @@ class Campaign:
             assert process is not None
             self._send(process, number)
             return
-        self.platform.stop(signal.SIGKILL, seconds=60)
-        until("all its processes to end", lambda: set(processes_of(self.home)) == self._log_tails(), 120)
+        self.platform.stop(signal.SIGKILL)
+        until("all its processes to end", lambda: set(processes_of(self.home)) == self._log_tails())
         self.platform = Warm(self.home, self.tree, self.environment).until_ready()
 
     def _log_tails(self) -> set[int]:
@@ -246,7 +247,7 @@ def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Campaig
 
 
 def _load_models(campaign: Campaign, receiver_url: str) -> None:
-    with httpx.Client(timeout=60, trust_env=False) as client:
+    with loopback.client() as client:
         site = Site(campaign.platform, campaign.engine, campaign.mark, client)
         site.orders(*(("north", batch, 1.0) for batch in BATCHES))
         if campaign.engine.dialect.name == "sqlite":

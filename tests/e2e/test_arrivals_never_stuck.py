@@ -16,7 +16,6 @@ from tests.e2e.arrivals_site import OP, Site
 from tests.e2e.flaky_source import NAME as FLAKY
 from tests.waiting import until
 
-AWAY_S = 120
 NEXT = "20251220"
 # processor time that no run needs before its query
 BUSY_S = 4.0
@@ -34,12 +33,12 @@ def _pid_of_run(site: Site, run_id: str) -> int:
 
 def _until_querying(site: Site, model: str) -> Any:
     """The newest task, once its query is being executed."""
-    task = until("the run to begin", lambda: (log := site.log(model)) and log[-1].versions and log[-1], AWAY_S)
+    task = until("the run to begin", lambda: (log := site.log(model)) and log[-1].versions and log[-1])
     if site.engine.dialect.name == "mysql":
-        until("the query to run", lambda: _queries_of(site, task), AWAY_S)
+        until("the query to run", lambda: _queries_of(site, task))
     else:
         pid = _pid_of_run(site, task.run_id)
-        until("the query to use the processor", lambda: _processor_seconds(pid) > BUSY_S, AWAY_S)
+        until("the query to use the processor", lambda: _processor_seconds(pid) > BUSY_S)
     return task
 
 
@@ -53,7 +52,7 @@ def _until_success(site: Site, model: str, op_time: str = OP) -> list[Any]:
         log = site.log(model, op_time)
         return log if log and log[-1].status == "SUCCESS" else []
 
-    return until(f"{model} to succeed", look, AWAY_S)
+    return until(f"{model} to succeed", look)
 
 
 def _queries_of(site: Site, task: Any) -> list[str]:
@@ -77,7 +76,6 @@ def test_a_batch_handed_over_while_the_runner_hung_is_executed_and_recovers_from
         until(
             "the row to be handed to Dagster",
             lambda: work_of(site.engine, task).lease_owner == leases.DAGSTER,
-            AWAY_S,
         )
     finally:
         os.kill(runner, signal.SIGCONT)
@@ -118,8 +116,8 @@ def test_the_query_of_a_run_whose_process_was_killed_ends_at_the_source(site: Si
     # unpublished, so that no next execution ends the query of the one before
     site.unpublish("slow")
     os.kill(pid, signal.SIGKILL)
-    until("the query to end", lambda: site.log("slow")[0].status == "FAILED" and not _queries_of(site, task), AWAY_S)
-    until("nobody to look for it any more", lambda: site.log("slow")[0].statement_until is None, AWAY_S)
+    until("the query to end", lambda: site.log("slow")[0].status == "FAILED" and not _queries_of(site, task))
+    until("nobody to look for it any more", lambda: site.log("slow")[0].statement_until is None)
     assert site.log("slow")[0].ended_by == "death"
 
 
@@ -138,7 +136,7 @@ def test_deaths_of_the_runner_with_its_run_are_no_attempts_of_the_model(site: Si
         ("SUCCESS", "RECOVERY", 1, 1),
     ]
     assert log[0].ended_by == "host"
-    until("the runner to be back", lambda: site.platform.up["pids"]["runner"] not in (0, runner), AWAY_S)
+    until("the runner to be back", lambda: site.platform.up["pids"]["runner"] not in (0, runner))
 
 
 def test_a_source_that_is_down_is_tried_again_by_itself_and_at_once_with_the_next_arrival(site: Site) -> None:
@@ -151,13 +149,13 @@ def test_a_source_that_is_down_is_tried_again_by_itself_and_at_once_with_the_nex
     try:
         # whoever waits follows the tries, and is told that the model runs
         assert site.post("A", wait=8)["triggeredModels"][0]["status"] == "RUNNING"
-        until("the first try to fail", lambda: len(site.log("remote")) == 2, AWAY_S)
+        until("the first try to fail", lambda: len(site.log("remote")) == 2)
         assert [(task.status, task.failure_code) for task in site.log("remote")] == [
             ("FAILED", "SOURCE"),
             ("RUNNING", None),
         ]
         site.post("A", NEXT, wait=0)
-        until("the other batch to wait as well", lambda: len(site.log("remote", NEXT)) == 2, AWAY_S)
+        until("the other batch to wait as well", lambda: len(site.log("remote", NEXT)) == 2)
         assert work_of(site.engine, site.log("remote", NEXT)[-1]).not_before is not None
     finally:
         flaky.bring_back()
@@ -175,7 +173,7 @@ def test_an_arrival_is_answered_while_a_backfill_has_all_slots_that_it_may_have(
     launched = [site.platform.hold(600) for _ in range(9)]
     try:
         for run_id in launched[:6]:
-            site.platform.until_status(run_id, "STARTED", seconds=AWAY_S)
+            site.platform.until_status(run_id, "STARTED")
         assert site.post("A")["triggeredModels"][0]["status"] == "SUCCESS"
         statuses = [site.platform.row(run_id).status for run_id in launched]
         assert statuses == [Status.RUNNING] * 6 + [Status.QUEUED] * 3
@@ -184,4 +182,4 @@ def test_an_arrival_is_answered_while_a_backfill_has_all_slots_that_it_may_have(
             site.platform.terminate(run_id, "MARK_AS_CANCELED_IMMEDIATELY")
             rows.request_cancel(site.engine, run_id)
     for run_id in launched:
-        site.platform.until_closed(run_id, AWAY_S)
+        site.platform.until_closed(run_id)

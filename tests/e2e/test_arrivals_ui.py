@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import Connection, text, update
@@ -14,8 +13,9 @@ from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.arrivals import metrics_model
+from tests import loopback
 from tests.arrivals.world import logged_tasks
-from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
+from tests.e2e.chromium import opened_page, picture
 from tests.e2e.warm import Warm
 from tests.waiting import until
 
@@ -62,12 +62,10 @@ def published(platform: Warm) -> str:
 
 
 def arrives(platform: Warm, table: str, op_time: str) -> None:
-    answer = httpx.post(
+    answer = loopback.post(
         f"{platform.up['api']}/api/open/kpi/srcTableComplete",
         json={"srcTableName": table, "opTime": op_time},
         headers={"Authorization": f"Bearer {platform.key}"},
-        timeout=60,
-        trust_env=False,
     )
     assert answer.status_code == 200, answer.text
 
@@ -87,7 +85,7 @@ def test_a_published_model_its_tables_arrivals_lateness_and_a_backfill_are_seen_
         tasks = [task for op_time in BATCHES for task in logged_tasks(platform.engine, MODEL, op_time)]
         return tasks if len(tasks) == len(BATCHES) and all(task.status != "RUNNING" for task in tasks) else []
 
-    tasks = until("both batches to be executed", executed, 90)
+    tasks = until("both batches to be executed", executed)
     assert [(task.op_time, task.status, task.trigger_code, task.missing_tables) for task in tasks] == [
         (op_time, "SUCCESS", "OPERATOR", ["UI_DIM_yyyymmdd"]) for op_time in BATCHES
     ]
@@ -98,7 +96,7 @@ def _shows_the_model_below_its_tables(platform: Warm, ui: str, page: Page, folde
     _knows_model(platform, MODEL)
     page.goto(f"{ui}/assets/models/{MODEL}?view=lineage&lineageScope=upstream")
     for name in (*TABLES, MODEL):
-        expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible()
     picture(page, folder, "arrivals-graph")
     columns = [_left(page, name) for name in (*TABLES, MODEL)]
     assert columns[0] == columns[1] < columns[2]
@@ -112,7 +110,7 @@ def _left(page: Page, name: str) -> int:
 
 def _shows_what_arrived(ui: str, page: Page, folder: Path) -> None:
     page.goto(f"{ui}/assets/tables/UI_FACT_D?view=partitions")
-    expect(page.get_by_text("Materialized (2)")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Materialized (2)")).to_be_visible()
     for op_time in BATCHES:
         expect(page.get_by_text(op_time, exact=True).first).to_be_visible()
     picture(page, folder, "arrivals-partitions")
@@ -120,7 +118,7 @@ def _shows_what_arrived(ui: str, page: Page, folder: Path) -> None:
 
 def _shows_what_is_late(ui: str, page: Page, folder: Path) -> None:
     page.goto(f"{ui}/assets/models/{MODEL}?view=checks&checkDetail=on_time")
-    expect(page.get_by_text(f"lacks {', '.join(TABLES)}").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text(f"lacks {', '.join(TABLES)}").first).to_be_visible()
     expect(page.get_by_text("Failed", exact=True).first).to_be_visible()
     picture(page, folder, "arrivals-late")
 
@@ -167,7 +165,7 @@ def test_a_failed_batch_is_a_failed_partition_with_its_run_and_is_run_again_from
         arrives(platform, "UI_STOCK_D", op_time)
     _knows_model(platform, "UI-02")
     page.goto(f"{ui}/assets/models/UI-02?view=partitions")
-    expect(page.get_by_text("Failed (1)")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Failed (1)")).to_be_visible()
     expect(page.get_by_text("Materialized (2)")).to_be_visible()
     expect(page.get_by_text("200201", exact=True)).to_have_count(0)
     tops = [_top(page, hour) for hour in sorted(HOURS)]
@@ -177,26 +175,26 @@ def test_a_failed_batch_is_a_failed_partition_with_its_run_and_is_run_again_from
     picture(page, tmp_path, "arrivals-failed-partition")
     failed = logged_tasks(platform.engine, "UI-02", HOURS[0])[0]
     page.get_by_role("link", name=failed.run_id[:8]).click()
-    expect(page.get_by_text("no such table: UI_STOCK_D").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("no such table: UI_STOCK_D").first).to_be_visible()
     picture(page, tmp_path, "arrivals-failed-run")
     page.goto(f"{ui}/runs?q[0]=id:{failed.run_id}")
-    expect(page.get_by_text("arrival of UI_STOCK_D").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("arrival of UI_STOCK_D").first).to_be_visible()
     expect(page.get_by_text("Manually launched")).to_have_count(0)
     picture(page, tmp_path, "arrivals-who-asked")
     page.goto(f"{ui}/assets/models/UI-02?view=checks")
-    expect(page.get_by_text(f"batch {HOURS[0]} failed (task {failed.id})").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text(f"batch {HOURS[0]} failed (task {failed.id})").first).to_be_visible()
     _runs_what_failed(platform, ui, page, tmp_path)
     _plots_a_kpi(ui, page, tmp_path)
     page.goto(f"{ui}/assets/models/UI-02?view=checks")
-    expect(page.get_by_text("Passed", exact=True).first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Passed", exact=True).first).to_be_visible()
 
 
 def _runs_what_failed(platform: Warm, ui: str, page: Page, folder: Path) -> None:
     page.goto(f"{ui}/assets/models/UI-02?view=partitions")
-    expect(page.get_by_text("Failed (1)")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Failed (1)")).to_be_visible()
     page.get_by_role("button", name="Materialize").first.click()
     page.get_by_role("button", name="Failed and missing").click()
-    expect(page.get_by_text("1 partition", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("1 partition", exact=True)).to_be_visible()
     picture(page, folder, "arrivals-failed-and-missing")
     page.get_by_role("button", name="Launch 1 run").click()
 
@@ -204,15 +202,15 @@ def _runs_what_failed(platform: Warm, ui: str, page: Page, folder: Path) -> None
         last = logged_tasks(platform.engine, "UI-02", HOURS[0])[-1]
         return (last.status, last.trigger_code) == ("SUCCESS", "OPERATOR")
 
-    until("the failed batch to be executed again", executed, 90)
+    until("the failed batch to be executed again", executed)
     page.goto(f"{ui}/assets/models/UI-02?view=partitions")
-    expect(page.get_by_text("Materialized (3)")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Materialized (3)")).to_be_visible()
 
 
 def _plots_a_kpi(ui: str, page: Page, folder: Path) -> None:
     page.goto(f"{ui}/assets/models/UI-02?view=overview")
     page.get_by_role("button", name="Plots").click()
-    expect(page.get_by_text("UI2001 total")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("UI2001 total")).to_be_visible()
     expect(page.get_by_text("UI2002 total")).to_have_count(0)
     picture(page, folder, "arrivals-plot")
 
@@ -223,7 +221,6 @@ def _knows_model(platform: Warm, model_id: str) -> None:
     until(
         "the UI to know the model without a restart",
         lambda: platform.graphql(known, key=key)["assetNodeOrError"]["__typename"] == "AssetNode",
-        60,
     )
 
 

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
+from tests.e2e.chromium import opened_page, picture
 from tests.e2e.platform_up import PlatformUp
 from tests.lineage_events import run_event
 from tests.waiting import until
@@ -23,8 +22,8 @@ def page() -> Iterator[Page]:
 
 def test_the_code_location_is_shown_as_loaded(platform: PlatformUp, page: Page, tmp_path: Path) -> None:
     page.goto(f"{platform.up['ui']}/locations")
-    expect(page.locator("a[href='/locations/platform/']")).to_be_visible(timeout=PATIENCE_MS)
-    expect(page.get_by_text("Loaded", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.locator("a[href='/locations/platform/']")).to_be_visible()
+    expect(page.get_by_text("Loaded", exact=True)).to_be_visible()
     picture(page, tmp_path, "locations")
 
 
@@ -34,7 +33,7 @@ def test_a_selfcheck_launched_by_hand_succeeds_in_front_of_ones_eyes(
     page.goto(f"{platform.up['ui']}/locations/platform/jobs/selfcheck")
     page.get_by_role("button", name="Materialize all").click()
     page.locator("a[href^='/runs/']").filter(has_text="View").click()
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
     picture(page, tmp_path, "run")
 
 
@@ -50,8 +49,7 @@ def test_a_table_of_lineage_is_reached_by_clicks_and_drawn_with_what_it_comes_fr
     jobs = {"load": ("shop.orders", "staging.orders"), "build": ("staging.orders", "mart.daily_sales")}
     for job, (read, written) in jobs.items():
         event = run_event(job=job, reads=(read,), writes=(written,), namespace=SHOP, sql=None)
-        headers = {"Authorization": f"Bearer {platform.key}"}
-        assert httpx.post(f"{platform.up['api']}/api/openlineage", json=event, headers=headers).status_code == 201
+        platform.send_event(event)
     key = {"path": SALES.removeprefix("/assets/").split("/")}
     drawn = {
         "groupName": "demo_mysql_shop_db_3306",
@@ -60,17 +58,16 @@ def test_a_table_of_lineage_is_reached_by_clicks_and_drawn_with_what_it_comes_fr
     until(
         "the code server to have loaded the tables",
         lambda: platform.graphql(UPSTREAM, key=key)["assetNodeOrError"] == drawn,
-        180,
     )
 
     page.goto(f"{platform.up['ui']}/assets?asset-selection=key%3A%22*daily_sales%22")
     page.locator(f"a[href='{SALES}']").click()
-    expect(page.get_by_text("A table that lineage events name.")).to_be_visible(timeout=PATIENCE_MS)
-    expect(page.get_by_text(SHOP).first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("A table that lineage events name.")).to_be_visible()
+    expect(page.get_by_text(SHOP).first).to_be_visible()
     picture(page, tmp_path, "lineage_table")
     page.get_by_role("tab", name="Lineage").click()
-    expect(page.get_by_text("staging.orders").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("staging.orders").first).to_be_visible()
     picture(page, tmp_path, "lineage_of_table")
     page.goto(f"{platform.up['ui']}/asset-groups~group%3A%22demo_mysql_shop_db_3306%22")
-    expect(page.get_by_text("shop.orders").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("shop.orders").first).to_be_visible()
     picture(page, tmp_path, "lineage_graph")

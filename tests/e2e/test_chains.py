@@ -11,13 +11,13 @@ from tests.chains.real_dags import all_names, assert_order, nodes_of
 from tests.conftest import needs
 from tests.e2e.chains_site import ChainsSite, print_node, shell, waits_for_file
 from tests.e2e.platform_up import SELECTOR, PlatformUp
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SAMPLE = ("airflow_example_complex", "argo_dag-targets__dag-target", "wf_montage-chameleon-2mass-005d-001")
 LARGEST = "wf_seismology-chameleon-1000p-001"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(platform: PlatformUp) -> Iterator[ChainsSite]:
     with ChainsSite(platform) as found:
         yield found
@@ -28,7 +28,7 @@ def new_name(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex[:8]}"
 
 
-def run_to_its_end(site: ChainsSite, dag: list[dict[str, Any]], seconds: float = 120) -> None:
+def run_to_its_end(site: ChainsSite, dag: list[dict[str, Any]], seconds: float = PATIENCE_S) -> None:
     chain_id = site.chain(new_name("real"), dag)
     run_id = site.start(chain_id)
     assert site.until_run(run_id, "SUCCESS", "FAILED", "STOPPED", seconds=seconds)["status"] == "SUCCESS"
@@ -53,14 +53,14 @@ def test_a_real_dag_ends_in_an_order_that_respects_every_edge(site: ChainsSite, 
 @pytest.mark.parametrize("platform", ["embedded"], indirect=True)
 def test_the_largest_real_dag_ends_in_an_order_that_respects_every_edge(site: ChainsSite) -> None:
     assert LARGEST in all_names()
-    run_to_its_end(site, nodes_of(LARGEST), seconds=300)
+    run_to_its_end(site, nodes_of(LARGEST), seconds=4 * PATIENCE_S)
 
 
 @needs("time")
 @pytest.mark.parametrize("platform", ["embedded"], indirect=True)
 def test_a_line_of_two_thousand_nodes_ends(site: ChainsSite) -> None:
     line = [print_node(f"n{number}", *([f"n{number - 1}"] if number else [])) for number in range(2000)]
-    run_to_its_end(site, line, seconds=400)
+    run_to_its_end(site, line, seconds=4 * PATIENCE_S)
 
 
 def job_names(platform: PlatformUp) -> set[str]:
@@ -82,9 +82,9 @@ def test_launching_the_job_is_a_start_and_terminating_it_a_stop(
 ) -> None:
     name = new_name("launched")
     chain_id = site.chain(name, [waits_for_file("a", tmp_path), print_node("b", "a")])
-    until("the job to be shown", lambda: f"chain_{name}" in job_names(platform), 60)
+    until("the job to be shown", lambda: f"chain_{name}" in job_names(platform))
     launched = platform.launch(f"chain_{name}", runConfigData={"execution": {"config": {"params": {"day": "1"}}}})
-    until("the node to run", (tmp_path / "a.begun").exists, 60)
+    until("the node to run", (tmp_path / "a.begun").exists)
     run_id = tag(platform.run(launched), "platform/chain_run")
     run = site.run(run_id)
     assert (run["chainId"], run["status"]) == (chain_id, "RUNNING")
@@ -92,7 +92,7 @@ def test_launching_the_job_is_a_start_and_terminating_it_a_stop(
         "terminateRun"
     ]
     assert terminated["__typename"] == "TerminateRunSuccess"
-    site.until_run(run_id, "STOPPED", seconds=30)
+    site.until_run(run_id, "STOPPED")
     platform.until_status(launched, "CANCELED")
     nodes = site.nodes(run_id)
     assert [nodes["a"]["status"], nodes["b"]["status"]] == ["STOPPED", "SKIPPED"]
@@ -106,10 +106,10 @@ def test_launching_the_job_is_a_start_and_terminating_it_a_stop(
 
 def test_a_stop_interrupts_a_command_and_a_retry_goes_on(site: ChainsSite, tmp_path: Path) -> None:
     run_id = site.start(site.chain(new_name("stopped"), [waits_for_file("a", tmp_path), print_node("b", "a")]))
-    until("the node to run", (tmp_path / "a.begun").exists, 60)
+    until("the node to run", (tmp_path / "a.begun").exists)
     assert site.call("POST", f"/runs/{run_id}:stop")["status"] == "STOPPING"
-    site.until_run(run_id, "STOPPED", seconds=30)
-    until("Dagster to say so", lambda: site.dagster_runs(run_id)[0]["status"] == "CANCELED", 30)
+    site.until_run(run_id, "STOPPED")
+    until("Dagster to say so", lambda: site.dagster_runs(run_id)[0]["status"] == "CANCELED")
     (tmp_path / "open").touch()
     assert site.call("POST", f"/runs/{run_id}/nodes/a:retry")["attempt"] == 2
     site.until_run(run_id, "SUCCESS")
@@ -118,7 +118,7 @@ def test_a_stop_interrupts_a_command_and_a_retry_goes_on(site: ChainsSite, tmp_p
 def test_a_complete_goes_on_below_while_the_attempt_is_ended(site: ChainsSite, tmp_path: Path) -> None:
     nodes = [waits_for_file("a", tmp_path), shell("b", "echo '{\"seen\": 1}'", "a")]
     run_id = site.start(site.chain(new_name("completed"), nodes))
-    until("the node to run", (tmp_path / "a.begun").exists, 60)
+    until("the node to run", (tmp_path / "a.begun").exists)
     site.call("POST", f"/runs/{run_id}/nodes/a:complete", {"artifactJson": '{"by": "hand"}', "reason": "known"})
-    site.until_run(run_id, "SUCCESS", seconds=30)
+    site.until_run(run_id, "SUCCESS")
     assert site.nodes(run_id)["a"]["artifactJson"] in ({"by": "hand"}, '{"by": "hand"}', '{"by":"hand"}')

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from platform_defs.chains.runs.queries import list_drives
+from tests import loopback
 from tests.conftest import needs
 from tests.e2e.node_server import NodeServer, serving_nodes
 from tests.e2e.warm import Warm
@@ -54,10 +55,10 @@ class Site:
             assert present == status or present not in ENDED, self.rows(run_id)
             return present == status
 
-        until(f"the run to be {status}", look, 60)
+        until(f"the run to be {status}", look)
 
     def until_node(self, run_id: str, node_id: str, status: str) -> dict[str, Any]:
-        until(f"node {node_id} to be {status}", lambda: self.rows(run_id)[node_id]["status"] == status, 60)
+        until(f"node {node_id} to be {status}", lambda: self.rows(run_id)[node_id]["status"] == status)
         return self.rows(run_id)[node_id]
 
     def rows(self, run_id: str) -> dict[str, dict[str, Any]]:
@@ -72,7 +73,7 @@ def site(platform: Warm) -> Iterator[Site]:
     headers = {"Authorization": f"Bearer {platform.key}"}
     with (
         serving_nodes() as nodes,
-        httpx.Client(base_url=platform.up["api"], headers=headers, timeout=60, trust_env=False) as client,
+        loopback.client(base_url=platform.up["api"], headers=headers) as client,
     ):
         yield Site(client, nodes, f"chain-{uuid.uuid4().hex[:8]}")
 
@@ -120,7 +121,7 @@ def test_09_to_11_a_run_goes_from_pending_over_running_to_its_end(site: Site) ->
         answers = list(pool.map(lambda _: site.call("POST", start, Idempotency_Key="one"), range(50)))
     (run_id,) = {answer["runId"] for answer in answers}
     assert set(site.rows(run_id)) == {"a", "b", "x", "y"}
-    until("node a to ask", lambda: site.nodes.asked["a"], 60)
+    until("node a to ask", lambda: site.nodes.asked["a"])
     assert site.status(run_id) == "RUNNING"
     # an independent branch goes on while another has failed
     assert "500" in site.until_node(run_id, "x", "FAILED")["lastError"]
@@ -142,7 +143,7 @@ def test_09_to_11_a_run_goes_from_pending_over_running_to_its_end(site: Site) ->
 def test_12_a_stop_ends_a_running_run(site: Site) -> None:
     site.nodes.hold("a")
     run_id = site.start(site.nodes.node("a"), printing("b", "a"))
-    until("node a to ask", lambda: site.nodes.asked["a"], 60)
+    until("node a to ask", lambda: site.nodes.asked["a"])
     assert site.call("POST", f"{RUNS}/{run_id}:stop") == {"runId": run_id, "status": "STOPPING"}
     site.until_run(run_id, "STOPPED")
     assert {name: row["status"] for name, row in site.rows(run_id).items()} == {"a": "STOPPED", "b": "SKIPPED"}
@@ -162,7 +163,11 @@ def test_12b_a_run_that_only_waits_has_no_process_and_is_stopped_at_once(site: S
         (drive,) = list_drives(platform.engine, run_id)
         return platform.row(drive.dagster_run_id)
 
-    until("the run to give its slot back", lambda: row().status == "QUEUED" and row().attempts == 1, 60)
+    def has_given_its_slot_back() -> bool:
+        found = row()
+        return bool(found.status == "QUEUED" and found.attempts == 1)
+
+    until("the run to give its slot back", has_given_its_slot_back)
     assert site.rows(run_id)["a"]["status"] == "RUNNING"
     site.call("POST", f"{RUNS}/{run_id}:stop")
     assert site.status(run_id) == "STOPPED"
@@ -193,7 +198,7 @@ def test_14_a_node_is_completed_by_hand_while_it_runs_and_after_it_failed(site: 
     site.nodes.hold("a")
     site.nodes.failing.add("c")
     run_id = site.start(site.nodes.node("a"), printing("b", "a"), site.nodes.node("c", "b"), printing("d", "c"))
-    until("node a to ask", lambda: site.nodes.asked["a"], 60)
+    until("node a to ask", lambda: site.nodes.asked["a"])
     assert site.node(run_id, "b", "complete", status=409)["errorCode"] == "NODE_NOT_COMPLETABLE"
     done = site.node(run_id, "a", "complete", {"artifactJson": '{"rows": 7}', "reason": "loaded by hand"})
     assert (done["status"], done["attempt"]) == ("SUCCESS", 1)
@@ -232,7 +237,7 @@ def test_a_chain_that_is_changed_all_the_time_holds_up_no_start_and_no_job(site:
             run_id = site.call("POST", f"{CHAINS}/{chain['chainId']}:start")["runId"]
             site.until_run(run_id, "SUCCESS")
         selfcheck = platform.launch("selfcheck")
-        platform.until_status(selfcheck, "SUCCESS", seconds=90)
+        platform.until_status(selfcheck, "SUCCESS")
         changed_meanwhile = len(versions)
     finally:
         done.set()

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from platform_defs.store.engine import open_engine
+from platform_defs.work import rows
 from tests.conftest import needs
 from tests.e2e.chains_site import ChainsSite, chains_platform, print_node, waits_for_file
 from tests.e2e.platform_up import processes_of
 from tests.waiting import until
 
 pytestmark = needs("time")
-CONTINUES_S = 30
 
 
 @dataclass
@@ -40,22 +41,22 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     with chains_platform(home, environment) as site:
         nodes = [note("first", files), waits_for_file("long", files, "first"), note("last", files, "long")]
         run_id = site.start(site.chain("survivor", nodes))
-        until("the node to run", (files / "long.begun").exists, 60)
+        until("the node to run", (files / "long.begun").exists)
         os.kill(pid_of(site, run_id), signal.SIGKILL)
-        until("it to run again", lambda: begins(files, "long") == 2, CONTINUES_S)
+        until("it to run again", lambda: begins(files, "long") == 2)
         terminated = site.start(site.chain("terminated", [waits_for_file("held", files)]))
-        until("the other to run", (files / "held.begun").exists, 60)
+        until("the other to run", (files / "held.begun").exists)
         (shown,) = site.dagster_runs(terminated)
         site.platform.graphql("mutation ($id: String!) { terminateRun(runId: $id) { __typename } }", id=shown["runId"])
-        site.until_run(terminated, "STOPPED", seconds=30)
+        site.until_run(terminated, "STOPPED")
         site.platform.stop(signal.SIGKILL)
-        until("all its processes to end", lambda: not processes_of(home), 30)
+        until("all its processes to end", lambda: not processes_of(home))
     with chains_platform(home, environment) as site:
-        until("it to run a third time", lambda: begins(files, "long") == 3, CONTINUES_S)
+        until("it to run a third time", lambda: begins(files, "long") == 3)
         assert site.run(terminated)["status"] == "STOPPED"
         site.platform.stop(signal.SIGINT)
     with chains_platform(home, {"PLATFORM_RUNNER_SLOTS": "1"}) as site:
-        until("it to run a fourth time", lambda: begins(files, "long") == 4, CONTINUES_S)
+        until("it to run a fourth time", lambda: begins(files, "long") == 4)
         (files / "open").touch()
         site.until_run(run_id, "SUCCESS")
         told.nodes = site.nodes(run_id)
@@ -66,7 +67,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         site.chain("middle", [{"id": "sub", "type": "chain", "cfg": {"chain": "inner"}}])
         site.chain("outer", [{"id": "sub", "type": "chain", "cfg": {"chain": "middle"}}])
         nested = site.start(site.chain("outermost", [{"id": "sub", "type": "chain", "cfg": {"chain": "outer"}}]))
-        told.nested = site.until_run(nested, "SUCCESS", "FAILED", "STOPPED", seconds=90)["status"]
+        told.nested = site.until_run(nested, "SUCCESS", "FAILED", "STOPPED")["status"]
     return told
 
 
@@ -81,11 +82,16 @@ def begins(folder: Path, node_id: str) -> int:
 
 
 def pid_of(site: ChainsSite, run_id: str) -> int:
-    def look() -> str | None:
-        tags = {item["key"]: item["value"] for item in site.dagster_runs(run_id)[-1]["tags"]}
-        return tags.get("platform/pid")
+    engine = open_engine(f"sqlite:///{site.platform.home}/platform.db")
 
-    return int(until("the run to name its process", look))
+    def look() -> int | None:
+        row = rows.find_by_run_id(engine, site.dagster_runs(run_id)[-1]["runId"])
+        return row.process.pid if row is not None and row.process is not None else None
+
+    try:
+        return int(until("the run to have a process", look) or 0)
+    finally:
+        engine.dispose()
 
 
 def test_a_run_goes_on_after_each_death_and_no_node_that_succeeded_runs_again(story: Story) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.platform_up import PlatformUp
 from tests.needs import ROOT
 from tests.pages import Block, difference, read_blocks
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 # in the order in which a newcomer reads them; what one page makes, the next may use
 PAGES = (
@@ -28,7 +28,6 @@ PAGES = (
         "CHANGELOG.md",
     ),
 )
-SECONDS_A_PAGE = 300
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Reader:
             cwd=self.folder,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
-            timeout=SECONDS_A_PAGE,
+            timeout=4 * PATIENCE_S,
             check=False,
         )
         began = [block for block in commands if (printed / f"{block.line}.out").exists()]
@@ -94,7 +93,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     try:
         up.until_ready()
         # a newcomer begins to read when the last line of the start is there
-        until("the demo", lambda: any(line.strip().startswith("5 end") for line in up.lines), 120)
+        until("the demo", lambda: any(line.strip().startswith("5 end") for line in up.lines))
         yield Reader(up, folder)
     finally:
         up.end()

@@ -1,16 +1,16 @@
 """The house stands: what a newcomer sees after `platform up`, and that nothing is left after it."""
 
-import httpx
 import pytest
 from sqlalchemy.engine import make_url
 
+from tests import loopback
 from tests.e2e.lives import Lives
 from tests.e2e.platform_up import LOCATION, PlatformUp
 from tests.lineage_events import run_event
 
 
 def test_the_platform_says_that_it_is_ready(platform: PlatformUp) -> None:
-    answer = httpx.get(f"{platform.up['api']}/readyz")
+    answer = loopback.get(f"{platform.up['api']}/readyz")
     assert answer.status_code == 200, answer.text
     assert {"database", "migrations", "graph"} <= answer.json()["checks"].keys()
     assert set(answer.json()["checks"].values()) == {"ok"}
@@ -72,13 +72,8 @@ def test_without_the_demo_there_is_no_key_that_may_do_everything(platform: Platf
 
 
 def test_a_key_opens_the_front_door_of_the_lineage_sink(platform: PlatformUp) -> None:
-    answer = httpx.post(
-        f"{platform.up['api']}/api/openlineage",
-        json=run_event(),
-        headers={"Authorization": f"Bearer {platform.key}"},
-    )
-    assert answer.status_code == 201
-    assert (answer.json()["status"], answer.json()["tenantId"]) == ("accepted", 1)
+    answer = platform.send_event(run_event())
+    assert (answer["status"], answer["tenantId"]) == ("accepted", 1)
 
 
 @pytest.mark.needs("time")

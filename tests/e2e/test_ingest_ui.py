@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import text
@@ -18,8 +17,9 @@ from platform_defs.ingest.registry.file import read_file
 from platform_defs.ingest.registry.loading import load
 from platform_defs.ingest.registry.presets import read_preset
 from platform_defs.store.engine import transact
+from tests import loopback
 from tests.arrivals.world import logged_tasks
-from tests.e2e.chromium import PATIENCE_MS, opened_page, picture
+from tests.e2e.chromium import opened_page, picture
 from tests.e2e.tree import copy_with_probes
 from tests.e2e.warm import Warm
 from tests.waiting import until
@@ -93,12 +93,12 @@ def launch(up: Warm, operation: str, partition: str) -> str:
 
 def requests_of(source: str, which: str = "total") -> int:
     """How many requests the source has seen, or is holding back."""
-    answer: dict[str, Any] = httpx.get(f"{source}/_requests", trust_env=False).json()
+    answer: dict[str, Any] = loopback.get(f"{source}/_requests").json()
     return int(answer[which])
 
 
 def control(source: str, **what: Any) -> None:
-    httpx.post(f"{source}/_control", json=what, trust_env=False).raise_for_status()
+    loopback.post(f"{source}/_control", json=what).raise_for_status()
 
 
 def test_a_source_harvests_itself_a_window_is_fetched_again_and_a_failing_window_is_seen(
@@ -107,10 +107,10 @@ def test_a_source_harvests_itself_a_window_is_fetched_again_and_a_failing_window
     now = datetime.now(UTC)
     file = read_file(read_preset("crossref"), "preset:crossref")
     load(up.engine, file.with_changes(code=CODE, base_url=source, start=TODAY - timedelta(days=4)), now=now)
-    until("the planner to harvest four days", lambda: partitions(up, "harvest")["numMaterialized"] == 4, 150)
+    until("the planner to harvest four days", lambda: partitions(up, "harvest")["numMaterialized"] == 4)
     ui = str(up.up["ui"])
     page.goto(f"{ui}/assets/ingest/{CODE}/{ENDPOINT}/harvest?view=partitions")
-    expect(page.get_by_text("Materialized (4)")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Materialized (4)")).to_be_visible()
     picture(page, tmp_path, "ingest-harvest")
     _fetches_again(up, source)
     _shows_a_failing_window(up, source, page, tmp_path)
@@ -119,7 +119,7 @@ def test_a_source_harvests_itself_a_window_is_fetched_again_and_a_failing_window
 
 def _fetches_again(up: Warm, source: str) -> None:
     before = requests_of(source)
-    run = up.until_status(launch(up, "harvest", DAYS[0]), "SUCCESS", "FAILURE", seconds=90)
+    run = up.until_status(launch(up, "harvest", DAYS[0]), "SUCCESS", "FAILURE")
     assert run["status"] == "SUCCESS"
     [made] = run["assetMaterializations"]
     shown = {entry["label"]: entry.get("text") or entry.get("intValue") for entry in made["metadataEntries"]}
@@ -136,18 +136,18 @@ def _shows_a_failing_window(up: Warm, source: str, page: Page, folder: Path) -> 
              __typename } }""",
         params={"assetSelection": [key("backfill")], "partitionNames": DAYS},
     )
-    until("the backfill to hold ingest's slot", lambda: requests_of(source, "held") > 0, 90)
+    until("the backfill to hold ingest's slot", lambda: requests_of(source, "held") > 0)
     # it must wait for that slot, and not take the other one
     second = launch(up, "harvest", DAYS[3])
     _others_finish_first(up)
     assert partitions(up, "backfill")["numMaterialized"] == 0
     control(source, reset=True, trouble=[bad_window])
-    assert up.until_status(second, "SUCCESS", "FAILURE", seconds=150)["status"] == "SUCCESS"
-    until("one window to fail", lambda: partitions(up, "backfill")["numFailed"] == 1, 150)
+    assert up.until_status(second, "SUCCESS", "FAILURE")["status"] == "SUCCESS"
+    until("one window to fail", lambda: partitions(up, "backfill")["numFailed"] == 1)
     assert partitions(up, "backfill")["numMaterialized"] == 3
     ui = str(up.up["ui"])
     page.goto(f"{ui}/assets/ingest/{CODE}/{ENDPOINT}/backfill?view=partitions")
-    expect(page.get_by_text("Failed (1)")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Failed (1)")).to_be_visible()
     expect(page.get_by_text("Materialized (3)")).to_be_visible()
     picture(page, folder, "ingest-backfill")
 
@@ -156,7 +156,7 @@ def _shows_a_failing_window(up: Warm, source: str, page: Page, folder: Path) -> 
         page.wait_for_load_state("networkidle")
         return page.get_by_text("1 window is not complete").count() > 0
 
-    until("the check to name the window", check, 90)
+    until("the check to name the window", check)
     picture(page, folder, "ingest-check")
 
 
@@ -165,24 +165,22 @@ def _others_finish_first(up: Warm) -> None:
     catalog.save(up.engine, read_models(MODEL.encode(), "model.yaml"))
     catalog.publish(up.engine, "BESIDE-01")
     transact(up.engine, lambda connection: connection.execute(text("CREATE TABLE BESIDE (op_time TEXT, amount REAL)")))
-    answer = httpx.post(
+    answer = loopback.post(
         f"{up.up['api']}/api/open/kpi/srcTableComplete",
         json={"srcTableName": "BESIDE", "opTime": "20010101"},
         headers={"Authorization": f"Bearer {up.key}"},
-        timeout=60,
-        trust_env=False,
     )
     assert answer.status_code == 200, answer.text
 
     def has_run() -> bool:
         return [task.status for task in logged_tasks(up.engine, "BESIDE-01", "20010101")] == ["SUCCESS"]
 
-    until("the arrival's model to finish", has_run, 90)
+    until("the arrival's model to finish", has_run)
     selfcheck = up.launch("selfcheck")
-    assert up.until_status(selfcheck, "SUCCESS", "FAILURE", seconds=90)["status"] == "SUCCESS"
+    assert up.until_status(selfcheck, "SUCCESS", "FAILURE")["status"] == "SUCCESS"
 
 
 def _updates_a_bucket(up: Warm) -> None:
-    run = up.until_status(launch(up, "update", "00"), "SUCCESS", "FAILURE", seconds=90)
+    run = up.until_status(launch(up, "update", "00"), "SUCCESS", "FAILURE")
     assert run["status"] == "SUCCESS"
     assert len(run["assetMaterializations"]) == 1

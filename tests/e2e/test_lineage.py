@@ -42,13 +42,15 @@ from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.lineage import lineage_dead_letter, lineage_events
 from platform_defs.upgrade import upgrade_stores
+from tests import loopback
 from tests.api.serving import environment, platform
 from tests.conftest import dropped_databases, new_database
+from tests.e2e.conftest import UNHURRIED
 from tests.e2e.cut import Cable, cable
 from tests.e2e.serving import Serving
 from tests.lineage_events import run_event
 from tests.needs import require
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 PATH = "/api/openlineage"
 Command = Callable[..., tuple[int, str]]
@@ -151,7 +153,7 @@ def shared_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     url, names = new_database(store, home)
     graph_url = "embedded" if request.param == "embedded" else require("neo4j")
     try:
-        with host(url, home, graph_url) as found:
+        with host(url, home, graph_url, seen_as=UNHURRIED) as found:
             yield found
     finally:
         dropped_databases(store, names)
@@ -213,7 +215,7 @@ def test_the_stock_python_client_delivers_asynchronously(sink: Place, compressio
         for _ in range(10):
             for event in stock_events():
                 client.emit(event)
-        assert transport.wait_for_completion(30)
+        assert transport.wait_for_completion(PATIENCE_S)
         assert transport.get_stats()["failed"] == 0
     finally:
         transport.close(5)
@@ -241,7 +243,7 @@ def test_the_corpus_of_real_events_lands_once_however_often_it_is_sent(sink: Pla
     def send() -> dict[str, httpx.Response]:
         headers = {"Authorization": f"Bearer {sink.key}"}
         with (
-            httpx.Client(base_url=sink.url, trust_env=False, timeout=30, headers=headers) as client,
+            loopback.client(base_url=sink.url, headers=headers) as client,
             ThreadPoolExecutor(8) as pool,
         ):
             answers = pool.map(lambda event: client.post(PATH, json=event), [event for _, _, event in events])
@@ -299,7 +301,13 @@ class Sent:
 
 
 def send_all(
-    url: Callable[[], str], key: str, events: list[dict[str, Any]], at: dict[int, Callable[[Sent], None]]
+    url: Callable[[], str],
+    key: str,
+    events: list[dict[str, Any]],
+    at: dict[int, Callable[[Sent], None]],
+    *,
+    clients: int = CLIENTS,
+    patience_s: float = 4 * PATIENCE_S,
 ) -> Sent:
     """Every event until it is answered 201, as a client that retries does; `at` acts after so many were accepted."""
     sent = Sent()
@@ -327,9 +335,10 @@ def send_all(
         return True
 
     async def main() -> None:
-        async with httpx.AsyncClient(trust_env=False, timeout=120) as http:
-            async with asyncio.timeout(240):
-                await asyncio.gather(*(client(http) for _ in range(CLIENTS)))
+        unlimited = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S, limits=unlimited) as http:
+            async with asyncio.timeout(patience_s):
+                await asyncio.gather(*(client(http) for _ in range(clients)))
 
     asyncio.run(main())
     return sent
@@ -358,7 +367,7 @@ def test_an_api_that_is_killed_mid_load_loses_nothing_it_acknowledged(sink: Plac
 
     def kill_and_restart(sent: Sent) -> None:
         sink.host.process.kill()
-        sink.host.process = Serving(sink.environment, tmp_path)
+        sink.host.process = Serving(sink.environment | UNHURRIED, tmp_path)
 
     sent = send_all(lambda: sink.url, sink.key, events, {250: kill_and_restart, 600: kill_and_restart})
     assert sent.accepted == EVENTS
@@ -369,7 +378,7 @@ def test_an_api_that_is_killed_mid_load_loses_nothing_it_acknowledged(sink: Plac
 
 def test_two_processes_that_get_the_same_events_store_and_count_each_once(sink: Place, tmp_path: Path) -> None:
     events = load()[:300]
-    second = Serving(sink.environment, tmp_path)
+    second = Serving(sink.environment | UNHURRIED, tmp_path)
     try:
         with ThreadPoolExecutor(2) as pool:
             sent = list(pool.map(lambda api: send_all(lambda: api.url, sink.key, events, {}), (sink, second)))
@@ -408,7 +417,7 @@ def _lose_and_find(sink: Place, wire: Cable, tmp_path: Path) -> None:
     def away(sent: Sent) -> None:
         wire.cut()
         # long enough for every client to be refused several times
-        until("clients to be refused", lambda: sent.refused >= 5 * CLIENTS, 60)
+        until("clients to be refused", lambda: sent.refused >= 5 * CLIENTS)
         wire.mend()
 
     sent = send_all(lambda: sink.url, sink.key, events, {400: away})
@@ -446,7 +455,7 @@ def test_a_refused_event_can_be_listed_and_tried_again(sink: Place, command: Com
         "outputs": [{"namespace": f"gravitino://tenant/{new.id}/lake/hive", "name": "sales"}],
     }
     headers = {"Authorization": f"Bearer {key.strip()}"}
-    answer = httpx.post(sink.url + PATH, json=event, headers=headers, trust_env=False)
+    answer = loopback.post(sink.url + PATH, json=event, headers=headers)
     assert answer.status_code == 400, answer.text
     _, listed = command("lineage", "dead-letters", "list", "--json")
     (letter,) = [json.loads(line) for line in listed.splitlines()]

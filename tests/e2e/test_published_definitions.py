@@ -15,7 +15,7 @@ from platform_defs.work.definition_versions import bump
 from platform_defs.work.rows import Status
 from platform_defs.work.wake import wake
 from tests.e2e.warm import Warm
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.parametrize("platform", ["embedded"], indirect=True)
 
@@ -54,12 +54,12 @@ def test_rows_of_our_own_kinds_run_while_published_definitions_load_and_launches
         launched = [platform.launch("two_ops") for _ in range(10)]
         row = rows.enqueue(platform.engine, "selfcheck", {})
         wake(platform.home)
-        assert rows.wait(platform.engine, row.id, 60).status is Status.SUCCEEDED
+        assert rows.wait(platform.engine, row.id, PATIENCE_S).status is Status.SUCCEEDED
         assert {platform.row(run_id).status for run_id in launched} == {Status.QUEUED}
     finally:
         os.kill(loading, signal.SIGCONT)
     for run_id in launched:
-        assert platform.until_closed(run_id, 60).status is Status.SUCCEEDED
+        assert platform.until_closed(run_id).status is Status.SUCCEEDED
 
 
 @contextlib.contextmanager
@@ -85,6 +85,6 @@ def test_a_launched_run_finishes_while_rows_of_definitions_go_on_changing(platfo
     with _edits_all_the_time(platform) as edits:
         until("some edits", lambda: edits() >= 3)
         run_id = platform.launch("selfcheck")
-        assert platform.until_closed(run_id, 180).status is Status.SUCCEEDED
+        assert platform.until_closed(run_id).status is Status.SUCCEEDED
         finished_at = edits()
         until("more edits after the run", lambda: edits() > finished_at)

@@ -5,29 +5,27 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from platform_defs.dagster_storage.embedded import EmbeddedStorage
-from platform_defs.runner.child import PID_TAG, RUNNER_TAG
 from platform_defs.store.engine import open_engine
 from platform_defs.work import rows
+from platform_defs.work.jobs import PID_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status
+from tests import loopback
 from tests.e2e.lives import Lives
 from tests.e2e.warm import Warm
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SLOTS = 8
 # of them for executions that arrivals made due
 RESERVED = 2
 PARTITIONS = [f"check-{number:02d}-of-20" for number in range(1, 21)]
 FINAL = ("SUCCESS", "FAILURE", "CANCELED")
-# a quiet machine takes a second or two of it; the tests share theirs
-SOON_S = 30
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def warm(platform: Warm) -> Warm:
     return platform
 
@@ -35,10 +33,23 @@ def warm(platform: Warm) -> Warm:
 def test_a_run_launched_in_the_ui_is_executed_by_the_runner_and_says_so(warm: Warm) -> None:
     run_id = warm.launch("selfcheck")
     assert warm.until_status(run_id, *FINAL)["status"] == "SUCCESS"
-    tags = warm.tags(run_id)
-    assert tags[RUNNER_TAG].split(":")[1] == str(warm.up["pids"]["runner"])
-    assert int(tags[PID_TAG]) not in warm.up["pids"].values()
-    assert warm.until_closed(run_id, SOON_S).status is Status.SUCCEEDED
+    assert warm.runner_of(run_id) == warm.up["pids"]["runner"]
+    assert f"in process (pid: {warm.pid_of(run_id)})" in warm.messages(run_id)
+    assert warm.pid_of(run_id) not in warm.up["pids"].values()
+    assert warm.until_closed(run_id).status is Status.SUCCEEDED
+
+
+def test_the_ui_shows_who_asked_for_a_run_and_hides_the_tags_of_its_process(warm: Warm) -> None:
+    run_id = warm.launch("selfcheck")
+    warm.until_status(run_id, *FINAL)
+    # those of Dagster itself, such as the code location, are none of ours
+    ours = {name: value for name, value in warm.tags(run_id).items() if not name.startswith("dagster/")}
+    assert ours == {"user": "operator"}
+    found = warm.graphql(
+        """query ($filter: RunsFilter!) { runsOrError(filter: $filter) { ... on Runs { results { runId } } } }""",
+        filter={"tags": [{"key": PID_TAG, "value": str(warm.pid_of(run_id))}]},
+    )["runsOrError"]["results"]
+    assert run_id in [run["runId"] for run in found], "whoever knows the hidden tag can ask for it"
 
 
 def test_the_selfcheck_command_writes_a_row_of_work_whose_run_the_ui_shows(warm: Warm) -> None:
@@ -48,12 +59,12 @@ def test_the_selfcheck_command_writes_a_row_of_work_whose_run_the_ui_shows(warm:
     assert warm.row(run_id).kind == "selfcheck"
     assert warm.row(run_id).result["selfcheck/graph"]["store"]
     assert warm.run(run_id)["status"] == "SUCCESS"
-    assert RUNNER_TAG in warm.tags(run_id)
+    assert warm.runner_of(run_id) == warm.up["pids"]["runner"]
 
 
 def test_twenty_runs_at_once_all_succeed_and_never_more_than_the_slots_at_a_time(warm: Warm) -> None:
     launched = [warm.hold(0.5) for _ in range(20)]
-    runs = [warm.until_status(run_id, *FINAL, seconds=120) for run_id in launched]
+    runs = [warm.until_status(run_id, *FINAL) for run_id in launched]
     assert {run["status"] for run in runs} == {"SUCCESS"}
     edges = sorted(edge for run in runs for edge in ((run["startTime"], 1), (run["endTime"], -1)))
     height = 0
@@ -80,10 +91,10 @@ def test_terminating_ends_a_run_and_its_process_and_its_row(warm: Warm) -> None:
     process = ProcessId.of(warm.pid_of(run_id))
     answer = warm.terminate(run_id)
     assert answer == "TerminateRunSuccess"
-    assert warm.until_status(run_id, *FINAL, seconds=SOON_S)["status"] == "CANCELED"
-    assert warm.until_closed(run_id, SOON_S).status is Status.CANCELED
+    assert warm.until_status(run_id, *FINAL)["status"] == "CANCELED"
+    assert warm.until_closed(run_id).status is Status.CANCELED
     assert process is not None
-    until("its process to end", lambda: not process.is_alive(), SOON_S)
+    until("its process to end", lambda: not process.is_alive())
 
 
 def test_terminating_a_run_that_waits_for_a_slot_ends_it_without_starting_it(warm: Warm) -> None:
@@ -97,7 +108,7 @@ def test_terminating_a_run_that_waits_for_a_slot_ends_it_without_starting_it(war
     for run_id in holders:
         warm.terminate(run_id)
     for run_id in [*holders, waiting]:
-        assert warm.until_closed(run_id, 20).status is Status.CANCELED
+        assert warm.until_closed(run_id).status is Status.CANCELED
     assert "STEP_START" not in warm.messages(waiting)
     assert not any(waiting in path.read_text() for path in (warm.home / "dagster" / "storage").rglob("*.out"))
 
@@ -107,22 +118,23 @@ def test_killing_the_process_of_a_run_fails_run_and_row_with_the_signal(warm: Wa
     warm.until_status(run_id, "STARTED")
     pid = warm.pid_of(run_id)
     os.kill(pid, signal.SIGKILL)
-    row = warm.until_closed(run_id, SOON_S)
+    row = warm.until_closed(run_id)
     assert row.status is Status.FAILED
     assert f"process {pid} was killed by SIGKILL" in str(row.error)
-    assert warm.until_status(run_id, *FINAL, seconds=SOON_S)["status"] == "FAILURE"
+    assert warm.until_status(run_id, *FINAL)["status"] == "FAILURE"
     assert f"process {pid} was killed by SIGKILL" in warm.messages(run_id)
 
 
 def test_a_runner_that_is_killed_comes_back_and_closes_or_keeps_what_it_had(warm: Warm) -> None:
-    short, long, victim = warm.hold(5), warm.hold(60), warm.hold(600)
+    short, long, victim = warm.hold(5), warm.hold(600), warm.hold(600)
     for run_id in (short, long, victim):
-        warm.until_status(run_id, "STARTED")
+        # a busy machine may need longer for the launches than the short one takes
+        warm.until_status(run_id, "STARTED", "SUCCESS")
     processes = {run_id: ProcessId.of(warm.pid_of(run_id)) for run_id in (short, long, victim)}
     old = warm.up["pids"]["runner"]
     os.kill(old, signal.SIGKILL)
     os.kill(warm.pid_of(victim), signal.SIGKILL)
-    until("the supervisor to bring the runner back", lambda: warm.up["pids"]["runner"] not in (old, 0), SOON_S)
+    until("the supervisor to bring the runner back", lambda: warm.up["pids"]["runner"] not in (old, 0))
 
     def told_the_truth() -> bool:
         return (
@@ -134,14 +146,14 @@ def test_a_runner_that_is_killed_comes_back_and_closes_or_keeps_what_it_had(warm
             and warm.row(victim).status.is_final
         )
 
-    until("every row to be closed or truly running", told_the_truth, SOON_S)
+    until("every row to be closed or truly running", told_the_truth)
     assert "ended while its runner was away" in str(warm.row(victim).error)
     assert warm.until_status(victim, *FINAL)["status"] == "FAILURE"
     assert warm.until_status(warm.launch("two_ops"), *FINAL)["status"] == "SUCCESS"
     assert warm.until_status(short, *FINAL)["status"] == "SUCCESS"
     assert warm.row(long).status is Status.RUNNING
     assert warm.terminate(long) == "TerminateRunSuccess"
-    assert warm.until_closed(long, SOON_S).status is Status.CANCELED
+    assert warm.until_closed(long).status is Status.CANCELED
 
 
 def test_a_definition_changed_on_disk_and_reloaded_is_what_the_next_run_executes(warm: Warm) -> None:
@@ -152,14 +164,14 @@ def test_a_definition_changed_on_disk_and_reloaded_is_what_the_next_run_executes
         assert warm.reload() == "RepositoryLocation"
         run_id = warm.launch("two_ops")
         warm.until_status(run_id, "SUCCESS")
-        assert warm.until_closed(run_id, SOON_S).result["one"] == {"version": "second"}
+        assert warm.until_closed(run_id).result["one"] == {"version": "second"}
 
         probe.write_text("def broken(:\n")
         assert warm.reload() == "PythonError"
         load_error = until("the API to say so", lambda: _load_error(warm))
         assert "probe.py" in load_error
         row = rows.enqueue(warm.engine, "selfcheck", {})
-        assert rows.wait(warm.engine, row.id, 60).status is Status.SUCCEEDED
+        assert rows.wait(warm.engine, row.id, PATIENCE_S).status is Status.SUCCEEDED
         assert "does not load" in warm.messages(row.run_id)
         assert "SyntaxError" in warm.messages(row.run_id)
         assert "does not load" in warm.log
@@ -176,7 +188,7 @@ def test_a_fork_server_that_is_killed_even_while_it_loads_is_replaced(warm: Warm
     loading = until("the next one to load", lambda: [pid for pid in _children(runner) if pid != server])
     os.kill(loading[0], signal.SIGKILL)
     row = rows.enqueue(warm.engine, "selfcheck", {})
-    assert rows.wait(warm.engine, row.id, 60).status is Status.SUCCEEDED
+    assert rows.wait(warm.engine, row.id, PATIENCE_S).status is Status.SUCCEEDED
     assert warm.up["pids"]["runner"] == runner
 
 
@@ -193,7 +205,7 @@ def test_a_run_that_a_stop_of_the_platform_ends_is_canceled_with_that_reason(liv
 
 
 def test_the_runner_is_seen_in_the_metrics_and_by_its_command(warm: Warm) -> None:
-    metrics = httpx.get(f"{warm.up['api']}/metrics").text
+    metrics = loopback.get(f"{warm.up['api']}/metrics").text
     for name in ("slots", "busy", "queued", "start_seconds_bucket", "finished_total"):
         assert f"platform_runner_{name}" in metrics
     status = warm.command("runner", "status")
@@ -202,7 +214,7 @@ def test_the_runner_is_seen_in_the_metrics_and_by_its_command(warm: Warm) -> Non
 
 
 def _load_error(warm: Warm) -> str:
-    checks: dict[str, Any] = httpx.get(f"{warm.up['api']}/readyz").json()["checks"]
+    checks: dict[str, Any] = loopback.get(f"{warm.up['api']}/readyz").json()["checks"]
     return "" if checks["runner"] == "ok" else str(checks["runner"])
 
 
@@ -215,7 +227,7 @@ def _finished_runs(warm: Warm, tag: dict[str, str], count: int) -> list[dict[str
         )["runsOrError"]["results"]
         return found if len([run for run in found if run["status"] in FINAL]) == count else None
 
-    return until("the runs to finish", look, 120) or []
+    return until("the runs to finish", look) or []
 
 
 @pytest.fixture(scope="module")
@@ -253,13 +265,13 @@ def test_a_backfill_of_twenty_partitions_goes_through_the_runner(warm: Warm, bac
     assert {run["status"] for run in runs} == {"SUCCESS"}
     tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in runs]
     assert sorted(tag["dagster/partition"] for tag in tags) == PARTITIONS
-    assert all(RUNNER_TAG in tag for tag in tags)
+    assert {warm.runner_of(run["runId"]) for run in runs} == {warm.up["pids"]["runner"]}
 
 
 def _selfchecks(warm: Warm, count: int) -> None:
     written = [rows.enqueue(warm.engine, "selfcheck", {}) for _ in range(count)]
     for row in written:
-        assert rows.wait(warm.engine, row.id, 300).status is Status.SUCCEEDED
+        assert rows.wait(warm.engine, row.id, PATIENCE_S).status is Status.SUCCEEDED
 
 
 def _children(pid: int) -> list[int]:

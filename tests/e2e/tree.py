@@ -9,9 +9,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def copy_with_probes(folder: Path) -> Path:
-    """The code, with the probe jobs among its definitions."""
+    """The code, with the probe jobs among its definitions, and with its bytecode: a platform has ten processes."""
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, folder / package)
     shutil.copy(Path(__file__).with_name("probe_jobs.py"), folder / "assets" / "probe.py")
     gather = folder / "assets" / "__init__.py"
     text = gather.read_text()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from platform_defs.runner.child import PID_TAG
 from platform_defs.store.engine import open_engine
 from platform_defs.work import rows
 from tests.e2e.flaky_source import FlakySource
@@ -37,7 +36,15 @@ class Warm(PlatformUp):
         return self.launch("holding", runConfigData={"ops": {"hold": {"config": {"seconds": seconds}}}})
 
     def pid_of(self, run_id: str) -> int:
-        return int(until("the run to name its process", lambda: self.tags(run_id).get(PID_TAG)))
+        def look() -> int | None:
+            row = rows.find_by_run_id(self.engine, run_id)
+            return row.process.pid if row is not None and row.process is not None else None
+
+        return int(until("the run to have a process", look) or 0)
+
+    def runner_of(self, run_id: str) -> int:
+        """The pid of the runner that executed the run."""
+        return int(str(self.row(run_id).lease_owner).split(":")[1])
 
     def tags(self, run_id: str) -> dict[str, str]:
         return {tag["key"]: tag["value"] for tag in self.run(run_id)["tags"]}
@@ -47,8 +54,8 @@ class Warm(PlatformUp):
         assert row is not None
         return row
 
-    def until_closed(self, run_id: str, seconds: float) -> rows.Work:
-        until(f"the row of {run_id} to be closed", lambda: self.row(run_id).status.is_final, seconds)
+    def until_closed(self, run_id: str) -> rows.Work:
+        until(f"the row of {run_id} to be closed", lambda: self.row(run_id).status.is_final)
         return self.row(run_id)
 
     def messages(self, run_id: str) -> str:

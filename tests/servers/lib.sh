@@ -1,7 +1,7 @@
 # What the server scripts share: state folders, ports, being detached, waiting, and stopping.
 SERVICES_DIR=${SERVICES_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/.services}
 export SERVICES_DIR
-START_SECONDS=120
+START_SECONDS=${START_SECONDS:-120}
 STOP_SECONDS=30
 
 # In CI nothing has to survive a power loss, and waiting for the disk is minutes of the tests. Elsewhere, also for the

@@ -18,7 +18,7 @@ from platform_defs.chains.runs.starting import start_chain, start_sub_run
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.chains import job_run, job_run_drive, job_run_node
 from platform_defs.store.tables.work import work
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 class HoldCfg(NodeCfg):
@@ -37,7 +37,7 @@ class Hold:
 
     def execute(self, context: NodeContext, cfg: HoldCfg) -> Outcome:
         self.begun.set()
-        context.stop.wait(60)
+        context.stop.wait(PATIENCE_S)
         self.heard.append(context.stop.reason)
         raise NodeStopped
 
@@ -60,7 +60,7 @@ class Drivers:
             status = self.column(run_id, job_run.c.status)
             return status if status in ("SUCCESS", "FAILED", "STOPPED") else None
 
-        status = until("the end of the run", look, 30)
+        status = until("the end of the run", look)
         assert status is not None
         for thread in self.threads:
             thread.join()

@@ -18,7 +18,7 @@ from platform_defs.store.tables.rate_gate import rate_gate as gate_rows
 from platform_defs.webhooks.addresses import resolve_by_system
 from tests.chains.nodes.attempts import Bench, open_bench
 from tests.http_door.source import Asked, Reply, Source, answer, serving
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 LOOPBACK = (ip_network("127.0.0.1/32"),)
 METADATA = "169.254.169.254"
@@ -250,7 +250,7 @@ def test_a_stop_ends_a_connection_that_is_not_accepted(bench: Open, connections:
         thread.start()
         until("the connection attempt", lambda: connections)
         at_work.stop.set("its time is over")
-        thread.join(8)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         assert [str(error) for error in ended] == ["its time is over"]
         for filler in waiting:

@@ -13,7 +13,7 @@ from platform_defs.store.engine import open_engine
 from tests.chains.nodes.attempts import Bench, open_bench
 from tests.chains.nodes.test_perform import Call, CallCfg
 from tests.e2e.cut import Cable, cable
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.needs("mysql"),
@@ -67,7 +67,7 @@ def test_an_attempt_begins_and_saves_its_checkpoint_when_the_database_is_back(
     until("the attempt to wait", lambda: "a node waits for the database" in caplog.text)
     assert attempt.is_alive()
     cut_off.mend()
-    attempt.join(60)
+    attempt.join(PATIENCE_S)
     assert isinstance(attempt.result, NodeResult), attempt.result
 
 
@@ -80,7 +80,7 @@ def test_an_attempt_that_waits_for_the_database_can_be_stopped(
     attempt = Attempt(bench)
     until("the attempt to wait", lambda: "a node waits for the database" in caplog.text)
     bench.stop.set("its time is over")
-    attempt.join(60)
+    attempt.join(PATIENCE_S)
     assert isinstance(attempt.result, NodeStopped)
     assert str(attempt.result) == "its time is over"
     cut_off.mend()

@@ -18,7 +18,7 @@ from platform_defs.chains.nodes.port import NodeFailed, NodeStopped
 from platform_defs.settings import Settings
 from tests.chains.nodes.attempts import Bench, open_bench
 from tests.needs import ROOT
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
@@ -102,7 +102,7 @@ def test_a_stop_ends_the_whole_group_also_one_that_ignores_sigterm(bench: Bench,
     thread.start()
     until("both processes", lambda: len(bench.lines) == 2)
     bench.stop.set("its time is over")
-    thread.join(8)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert [str(error) for error in ended] == ["its time is over"]
     until("both processes to end", lambda: not any(is_alive(int(line)) for line in bench.lines))

@@ -14,7 +14,7 @@ from platform_defs.chains.nodes.catalogue import cfg_problems
 from platform_defs.chains.nodes.environment import NodeEnvironment
 from platform_defs.chains.nodes.port import NodeFailed, NodeStopped
 from tests.chains.nodes.attempts import Bench, open_bench
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 on_stores = pytest.mark.parametrize(
@@ -105,7 +105,7 @@ class TestStatements:
         thread.start()
         until("the first statement", lambda: bench.lines)
         bench.stop.set("the run was stopped by ann")
-        thread.join(8)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         assert [str(error) for error in ended] == ["the run was stopped by ann"]
         assert rows_of(source) == [1, 2, 3]

@@ -17,6 +17,7 @@ from platform_defs.store.engine import transact
 from platform_defs.store.tables.chains import job_run, job_run_drive, job_run_node
 from platform_defs.store.tables.work import work
 from platform_defs.work.rows import Status
+from tests.waiting import PATIENCE_S
 
 
 def node(node_id: str, *depends_on: str, **other: Any) -> dict[str, Any]:
@@ -122,7 +123,7 @@ class Driving:
         self.interrupt.set()
 
     def wait(self) -> DriveEnd:
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), f"the drive does not end: {self.happenings}"
         if self.error is not None:
             raise self.error

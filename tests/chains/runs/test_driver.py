@@ -40,7 +40,7 @@ from tests.chains.runs.driving import (
     start_run,
     statuses,
 )
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 DIAMOND = [node("a"), node("b", "a"), node("c", "a"), node("d", "b", "c")]
 
@@ -53,7 +53,7 @@ def fails(message: str = "no luck", **options: Any) -> Any:
 
 
 def waits_until_stopped(request: AttemptRequest) -> Outcome:
-    assert request.stop.wait(30)
+    assert request.stop.wait(PATIENCE_S)
     raise NodeStopped()
 
 
@@ -91,7 +91,7 @@ def test_at_most_so_many_nodes_run_at_a_time_and_as_many_as_may(engine: Engine) 
     together = threading.Barrier(3)
 
     def meet(request: AttemptRequest) -> Outcome:
-        together.wait(20)
+        together.wait(PATIENCE_S)
         return NodeResult()
 
     script = Script(**{f"n{number}": meet for number in range(9)})
@@ -152,7 +152,7 @@ def test_an_attempt_that_does_not_listen_is_given_up_and_its_result_discarded(en
     deaf = threading.Event()
 
     def ignores_the_signal(request: AttemptRequest) -> Outcome:
-        deaf.wait(30)
+        deaf.wait(PATIENCE_S)
         return NodeResult("too late")
 
     run_id = start_run(engine, [node("a", timeoutSeconds=0.05)])
@@ -166,8 +166,8 @@ def test_a_stop_ends_what_runs_and_skips_what_is_below(engine: Engine) -> None:
     run_id = start_run(engine, [node("done"), node("a", "done"), node("b", "a"), node("c")])
     script = Script(a=waits_until_stopped, c=waits_until_stopped)
     with Driving(engine, run_id, script) as driving:
-        assert script.begun["a"].wait(20)
-        assert script.begun["c"].wait(20)
+        assert script.begun["a"].wait(PATIENCE_S)
+        assert script.begun["c"].wait(PATIENCE_S)
         operate(engine, run_id, run={"status": RunStatus.STOPPING, "stop_requested_by": "key:7"})
         assert driving.wait() == RunEnded(RunStatus.STOPPED)
     assert statuses(engine, run_id) == {"done": "SUCCESS", "a": "STOPPED", "b": "SKIPPED", "c": "STOPPED"}
@@ -218,14 +218,14 @@ def test_the_result_of_a_node_that_was_completed_meanwhile_is_discarded(engine: 
     seen: list[str | None] = []
 
     def hears_of_it(request: AttemptRequest) -> Outcome:
-        request.stop.wait(20)
+        request.stop.wait(PATIENCE_S)
         seen.append(request.stop.reason)
         return NodeResult("mine")
 
     script = Script(a=hears_of_it)
     operation = {"action": "complete", "actor": "key:1", "reason": "done by hand"}
     with Driving(engine, run_id, script) as driving:
-        assert script.begun["a"].wait(20)
+        assert script.begun["a"].wait(PATIENCE_S)
         operate(engine, run_id, "a", status=NodeStatus.SUCCESS, artifact_json="theirs", operations=[operation])
         assert driving.wait() == RunEnded(RunStatus.SUCCESS)
     assert node_row(engine, run_id, "a").artifact_json == "theirs"
@@ -266,8 +266,8 @@ def test_what_a_dead_process_left_running_is_tried_again_and_no_success_is_repea
     script = Script(b=waits_until_stopped, c=waits_until_stopped)
     dead = Driving(engine, run_id, script)
     with dead:
-        assert script.begun["b"].wait(20)
-        assert script.begun["c"].wait(20)
+        assert script.begun["b"].wait(PATIENCE_S)
+        assert script.begun["c"].wait(PATIENCE_S)
         close_drive(engine, run_id)
         assert next_drive(engine, run_id) == 2
         assert dead.wait() == Superseded()
@@ -282,7 +282,7 @@ def test_a_node_during_which_the_process_always_dies_fails_at_last(engine: Engin
     for _ in range(3):
         script = Script(a=waits_until_stopped)
         with Driving(engine, run_id, script):
-            assert script.begun["a"].wait(20)
+            assert script.begun["a"].wait(PATIENCE_S)
             close_drive(engine, run_id)
             next_drive(engine, run_id)
     assert drive(engine, run_id, Script()) == RunEnded(RunStatus.FAILED)
@@ -294,7 +294,7 @@ def test_stopping_the_platform_leaves_the_run_to_the_next_drive(engine: Engine) 
     run_id = start_run(engine, [node("a", retry={"maxAttempts": 2, "backoffMillis": 1})])
     script = Script(a=waits_until_stopped)
     with Driving(engine, run_id, script) as driving:
-        assert script.begun["a"].wait(20)
+        assert script.begun["a"].wait(PATIENCE_S)
         driving.interrupt.set()
         assert driving.wait() == Interrupted()
     row = node_row(engine, run_id, "a")
@@ -309,7 +309,7 @@ def test_terminating_the_process_in_the_ui_stops_the_run(engine: Engine) -> None
     run_id = start_run(engine, [node("a"), node("b", "a")])
     script = Script(a=waits_until_stopped)
     with Driving(engine, run_id, script) as driving:
-        assert script.begun["a"].wait(20)
+        assert script.begun["a"].wait(PATIENCE_S)
         with engine.connect() as connection:
             dagster_run_id = connection.execute(select(work.c.run_id)).scalar_one()
         rows.request_cancel(engine, dagster_run_id)
@@ -365,7 +365,7 @@ def test_a_waiting_node_holds_no_slot_but_the_drive_stays_while_others_run(engin
     run_id = start_run(engine, [node("a"), node("b")])
     script = Script(a=waits_for_run(start_run(engine, [node("x")])), b=gate)
     with Driving(engine, run_id, script, parallel=1) as driving:
-        assert script.begun["b"].wait(20)
+        assert script.begun["b"].wait(PATIENCE_S)
         gate.opened.set()
         assert isinstance(driving.wait(), Parked)
 

@@ -18,7 +18,7 @@ from tests.chains.making import node_rows, run_row
 from tests.chains.runs.driving import Driving, claim, close_drive, node, start_run
 from tests.chains.runs.model import Model, ModelNode
 from tests.conftest import needs
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ACTOR = "tester"
 LATE = {"late": True}
@@ -110,7 +110,7 @@ class World:
         elif running:
             getattr(self.model, kind)()
             (self.killed if kind == "die" else self.driving.interrupt).set()
-            self.driving._thread.join(30)
+            self.driving._thread.join(PATIENCE_S)
             close_drive(self.engine, self.run_id)
             transact(self.engine, self._recover)
         self.model.follow()
@@ -143,7 +143,7 @@ class World:
             )
 
         try:
-            until("the model's state", look, 10)
+            until("the model's state", look)
         except AssertionError:
             rows = {name: (row.status, row.attempt) for name, row in node_rows(self.engine, self.run_id).items()}
             run = run_row(self.engine, self.run_id).status
@@ -179,7 +179,7 @@ class World:
                 if one.status in ("FAILED", "STOPPED", "RUNNING"):
                     self.act("complete", self.names.index(name))
         assert run_row(self.engine, self.run_id).status == RunStatus.SUCCESS
-        self.driving._thread.join(30)
+        self.driving._thread.join(PATIENCE_S)
 
 
 @st.composite

@@ -25,6 +25,7 @@ from tests.chains.runs.driving import (
     statuses,
 )
 from tests.chains.runs.test_driver import waits_for_run, waits_until_stopped
+from tests.waiting import PATIENCE_S
 
 
 def close(engine: Engine, run_id: str, **values: object) -> None:
@@ -37,7 +38,7 @@ def test_a_run_whose_process_died_goes_on_where_it_was(engine: Engine) -> None:
     assert continue_runs(engine) == []
     script = Script(b=waits_until_stopped)
     with Driving(engine, run_id, script):
-        assert script.begun["b"].wait(20)
+        assert script.begun["b"].wait(PATIENCE_S)
         close(engine, run_id)
         assert continue_runs(engine) == [run_id]
         assert continue_runs(engine) == []
