@@ -196,32 +196,57 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[URL
     dropped_databases(store, names)
 
 
+class SharedDatabases(dict[str, Engine]):
+    """A migrated database per store and session, made when it is first asked for: forty tables cost a second on MySQL.
+
+    Whoever asks for one by its name may leave rows in it, of a tenant of its own for example. `empty` takes them away,
+    so that no test depends on which files its worker executed before.
+    """
+
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        super().__init__()
+        self._tmp_path_factory = tmp_path_factory
+        self._created: list[tuple[str, list[str]]] = []
+        self._used: set[str] = set()
+
+    def __missing__(self, store: str) -> Engine:
+        url, names = new_database(store, self._tmp_path_factory.mktemp("store"))
+        self._created.append((store, names))
+        engine = open_engine(url)
+        migrate.upgrade(engine)
+        self[store] = engine
+        return engine
+
+    def __getitem__(self, store: str) -> Engine:
+        self._used.add(store)
+        return super().__getitem__(store)
+
+    def empty(self, store: str) -> Engine:
+        is_used = store in self._used
+        engine = super().__getitem__(store)
+        if is_used:
+            _empty(engine)
+            self._used.remove(store)
+        return engine
+
+    def drop(self) -> None:
+        for engine in self.values():
+            engine.dispose()
+        for store, names in self._created:
+            dropped_databases(store, names)
+
+
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Engine]]:
-    """One migrated database per store and session: forty tables cost a second on MySQL."""
-    engines: dict[str, Engine] = {}
-    created: list[tuple[str, str]] = []
-
-    class Migrated(dict[str, Engine]):
-        def __missing__(self, store: str) -> Engine:
-            url, names = new_database(store, tmp_path_factory.mktemp("store"))
-            created.extend((store, name) for name in names)
-            engine = open_engine(url)
-            migrate.upgrade(engine)
-            self[store] = engines[store] = engine
-            return engine
-
-    yield Migrated()
-    for engine in engines.values():
-        engine.dispose()
-    for store, name in created:
-        dropped_databases(store, [name])
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedDatabases]:
+    shared = SharedDatabases(tmp_path_factory)
+    yield shared
+    shared.drop()
 
 
 @pytest.fixture(params=STORES)
-def engine(request: pytest.FixtureRequest, migrated: dict[str, Engine]) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, migrated: SharedDatabases) -> Iterator[Engine]:
     """A migrated, empty database on each store in turn."""
-    engine = migrated[request.param]
+    engine = migrated.empty(request.param)
     yield engine
     _empty(engine)
 

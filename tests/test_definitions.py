@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus, Definitions
-from sqlalchemy import Engine
 
 import platform_defs.definitions
 from platform_defs.runner.kinds_of_work import KINDS_OF_WORK, job_launch
+from tests.conftest import SharedDatabases
 
 ASSETS = ["lineage_graph", "selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side", "selfcheck/work"]
 JOBS = [
@@ -86,10 +86,10 @@ def test_every_definition_explains_itself_in_the_ui_and_says_if_it_is_for_the_pl
     ["arrival_report", "arrivals_retention", "ingest_drain", "lineage_apply", "lineage_retention", "webhook_send"],
 )
 def test_a_job_with_nothing_to_do_says_so_in_its_first_line(
-    defs: Definitions, job: str, migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    defs: Definitions, job: str, migrated: SharedDatabases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
-    monkeypatch.setenv("PLATFORM_DB_URL", migrated["sqlite"].url.render_as_string())
+    monkeypatch.setenv("PLATFORM_DB_URL", migrated.empty("sqlite").url.render_as_string())
     with DagsterInstance.ephemeral() as instance:
         result = defs.resolve_job_def(job).execute_in_process(instance=instance)
         said = [record.user_message for record in instance.all_logs(result.run_id) if record.dagster_event is None]

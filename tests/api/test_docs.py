@@ -5,13 +5,13 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine
 
 from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import ALL_SCOPES, SourceType
 from platform_defs.access.tenants import DEMO_TENANT, add_tenant
 from platform_defs.api.http.curl import BASE
 from tests.api.serving import Api, serve_api
+from tests.conftest import SharedDatabases, _empty
 from tests.e2e.chromium import opened_page
 
 # refused at the door, no such path, no such method, no such type of body, a failure of ours
@@ -19,12 +19,13 @@ NEVER = {"401", "403", "405", "415", "500", "501", "502", "000"}
 
 
 @pytest.fixture
-def served(migrated: dict[str, Engine]) -> Iterator[tuple[Api, str]]:
-    engine = migrated["sqlite"]
+def served(migrated: SharedDatabases) -> Iterator[tuple[Api, str]]:
+    engine = migrated.empty("sqlite")
     add_tenant(engine, DEMO_TENANT)
     key = issue_key(engine, "docs", ALL_SCOPES, source_type=SourceType.COMPUTE, tenant_id=DEMO_TENANT.id)
     with serve_api(engine) as api:
         yield api, key
+    _empty(engine)
 
 
 def test_every_path_has_a_curl_that_works_as_it_stands(served: tuple[Api, str]) -> None:

@@ -17,16 +17,16 @@ from platform_defs.store.tables.lineage import lineage_events
 from sensors import chain_lineage as sensor_module
 from sensors.chain_lineage import chain_lineage
 from tests.chains.nodes.drivers import Drivers, calling
-from tests.conftest import _empty
+from tests.conftest import SharedDatabases, _empty
 
 PRINT = {"id": "p", "type": "print"}
 FAILING = {"id": "f", "type": "print", "cfg": {"message": "${params.missing}"}}
 
 
 @pytest.fixture
-def engine(migrated: dict[str, Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def engine(migrated: SharedDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """The platform's own database, as the sensors open it."""
-    engine = migrated["sqlite"]
+    engine = migrated.empty("sqlite")
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     monkeypatch.setenv("PLATFORM_DB_URL", engine.url.render_as_string(hide_password=False))
     add_tenant(engine, DEMO_TENANT)

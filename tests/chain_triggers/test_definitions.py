@@ -24,13 +24,13 @@ from platform_defs.chains.nodes.catalogue import node_types
 from platform_defs.store.tables.chains import job_run
 from sensors import chain_triggers
 from tests.arrivals.world import write_arrival
-from tests.conftest import _empty
+from tests.conftest import SharedDatabases, _empty
 
 
 @pytest.fixture
-def engine(migrated: dict[str, Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def engine(migrated: SharedDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """The platform's own database, as the sensors open it."""
-    engine = migrated["sqlite"]
+    engine = migrated.empty("sqlite")
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     monkeypatch.setenv("PLATFORM_DB_URL", engine.url.render_as_string(hide_password=False))
     yield engine

@@ -11,6 +11,7 @@ from platform_defs.http_door.door import Door
 from platform_defs.http_door.policy import Passage
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.policy import RatePolicy
+from tests.conftest import SharedDatabases, _empty
 from tests.rate_gate.clocks import StillClock
 
 FAST = RatePolicy(refill_per_s=100, burst=50)
@@ -29,10 +30,8 @@ def passage(**wanted: Any) -> Passage:
 
 
 @pytest.fixture
-def opened(migrated: dict[str, Engine]) -> Iterator[Opened]:
-    from tests.conftest import _empty
-
-    engine = migrated["sqlite"]
+def opened(migrated: SharedDatabases) -> Iterator[Opened]:
+    engine = migrated.empty("sqlite")
     clock = StillClock()
     gate = RateGate(engine, clock=clock, now_us=clock.now_us, seed=1)
     with Door(gate, seed=1) as door:
