@@ -42,7 +42,7 @@ def guide_lines(platform: RunningPlatform, state: DemoState, home: Path) -> list
         (
             "4 see",
             f"the tables that the shop's dashboard is made from: {ui}/assets/{'/'.join(dashboard)}"
-            "?view=lineage&lineageScope=upstream&lineageDepth=5"
+            "?view=lineage&lineageScope=upstream&lineageDepth=5 (a double click on its empty background shows them all)"
             f" and what the subscriber of its revenue was told: {command} webhooks deliveries",
         ),
         ("5 end", f"takes the demo away, and nothing of yours: {command} demo remove"),

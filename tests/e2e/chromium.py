@@ -19,6 +19,16 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+# a point of the graph's canvas that belongs to no table and to no group
+EMPTY_SPOT = """() => {
+  const canvas = document.querySelector("[data-svg-viewport]").getBoundingClientRect()
+  for (let y = canvas.top + 10; y < Math.min(canvas.bottom, window.innerHeight); y += 20)
+    for (let x = canvas.left + 10; x < canvas.right; x += 20) {
+      const there = document.elementFromPoint(x, y)
+      if (there && (there.tagName === "svg" || there.hasAttribute("data-svg-viewport"))) return {x, y}
+    }
+  return null
+}"""
 PATIENCE_MS = 1000 * PATIENCE_S
 
 
@@ -31,6 +41,18 @@ def opened_page() -> Iterator[Page]:
         expect.set_options(timeout=PATIENCE_MS)
         yield page
         browser.close()
+
+
+def show_whole_graph(page: Page) -> None:
+    """Double-clicks the empty background of a lineage graph, which fits the graph into the window.
+
+    Dagster opens a graph at the zoom of the graph that was looked at before, and the page of an asset first draws its
+    neighbours: of a larger graph only the middle is then drawn, and what is outside of the window is not on the page.
+    """
+    page.locator("[data-svg-viewport] svg foreignObject").first.wait_for()
+    spot = page.evaluate(EMPTY_SPOT)
+    assert spot is not None, "the graph leaves no empty spot"
+    page.mouse.dblclick(spot["x"], spot["y"])
 
 
 def picture(page: Page, folder: Path, name: str) -> None:
