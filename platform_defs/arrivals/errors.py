@@ -32,6 +32,7 @@ class InvalidArrival(ArrivalsError):
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
         self.field = field
+        self.reason = reason
 
 
 class InvalidQuery(ArrivalsError):

@@ -142,7 +142,11 @@ def runs(chain: str | None, status: str | None, limit: int, as_json: bool) -> No
     with open_database() as engine:
         chain_id = None if chain is None else _find(engine, chain).chain_id
         found = queries.list_runs(engine, chain_id=chain_id, status=status and status.upper(), limit=limit)
-    _print([dict(row._mapping) for row in found], _RUN_COLUMNS, as_json, nothing="no run yet")
+        of_nodes = queries.errors_of_nodes(engine, [row.run_id for row in found])
+    rows = [{**row._mapping, "node_errors": of_nodes[row.run_id]} for row in found]
+    if not as_json:
+        rows = [{**row, "error": row["error"] or _errors(row["node_errors"])} for row in rows]
+    _print(rows, _RUN_COLUMNS, as_json, nothing="no run yet")
 
 
 @command.command("nodes")
@@ -252,6 +256,16 @@ def _parse_json(option: str, text: str) -> Any:
 
 def _wake() -> None:
     wake(Settings.load().home)
+
+
+def _errors(of_nodes: Mapping[str, str]) -> str | None:
+    """The errors of a run's nodes in one cell: the first in full, and how many more there are."""
+    if not of_nodes:
+        return None
+    node_id, error = next(iter(of_nodes.items()))
+    others = len(of_nodes) - 1
+    more = f" (and {others} more node{'s' * (others > 1)}; `platform chains nodes` lists them)" if others else ""
+    return f"{node_id}: {error.splitlines()[0]}{more}"
 
 
 def _print(rows: list[dict[str, Any]], columns: Mapping[str, str], as_json: bool, *, nothing: str) -> None:

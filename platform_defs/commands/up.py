@@ -57,6 +57,7 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
 
         from platform_defs import dagster_instance
         from platform_defs.connections import open_database
+        from platform_defs.demo.guide import platform_command
         from platform_defs.demo.start import demo_of_start, offer_guide
         from platform_defs.supervisor.demo import ensure_demo_key, prepare_demo_source
         from platform_defs.supervisor.output import Output
@@ -89,12 +90,13 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
                 table_shown = True
                 shown = {"API": f"{api}/docs", "Dagster UI": ui, "Demo key": key, "Home": str(settings.home)}
                 if shop.is_written:
-                    shown["Demo"] = "`platform demo show` says what to try, `platform demo remove` takes it away"
+                    command = platform_command(settings.home)
+                    shown["Demo"] = f"`{command} demo show` says what to try, `{command} demo remove` takes it away"
                 if writer is not None:
                     shown["Demo"] = "a small shop is being written; what to try follows in some seconds"
                     output.writing_demo(True)
                 rows = [(name, value) for name, value in shown.items() if value is not None]
-                output.table(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
+                output.ready(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
 
         try:
             on_end = partial(offer_guide, settings.home, output)

@@ -27,6 +27,8 @@ class Table:
 
 # short, because the groups in the Dagster UI are named after tenant and namespace
 _SHOP, _WAREHOUSE, _BOARDS = "shop", "warehouse", "dashboards"
+# what PLATFORM_ARRIVALS_NAMESPACE says of the shop: the tables that its models wait for are these tables
+ARRIVALS_NAMESPACE = f"{_SHOP}/main"
 _ORDER = {"order_id": "TEXT", "day": "TEXT", "store_id": "TEXT", "customer": "TEXT", "amount": "REAL"}
 _STORE = {"store_id": "TEXT", "city": "TEXT", "region": "TEXT"}
 _RETURN = {"return_id": "TEXT", "day": "TEXT", "order_id": "TEXT", "reason": "TEXT", "refund": "REAL"}

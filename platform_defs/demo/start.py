@@ -6,6 +6,7 @@ from pathlib import Path
 
 from platform_defs.demo.doors import running_platform
 from platform_defs.demo.guide import guide_lines
+from platform_defs.demo.lineage import ARRIVALS_NAMESPACE
 from platform_defs.demo.state import DemoState, DemoStatus, begin, read_state, shop_file
 from platform_defs.demo.story import SOURCE
 from platform_defs.errors import PlatformError
@@ -19,7 +20,7 @@ SHORT_DAYS_BEFORE = 4
 
 @dataclass(frozen=True)
 class DemoOfStart:
-    """`variables` are settings of the processes: the shop's database, and the address of its webhooks."""
+    """`variables` are settings of the processes: the shop's database and namespace, and the address of its webhooks."""
 
     state: DemoState | None = None
     variables: dict[str, str] = field(default_factory=dict)
@@ -50,6 +51,8 @@ def demo_of_start(settings: Settings, *, asked: bool | None) -> DemoOfStart:
     variables = {
         f"PLATFORM_SOURCE_{SOURCE.upper()}_URL": f"sqlite:///{shop_file(settings.home)}",
         "PLATFORM_WEBHOOK_ALLOW": ",".join(allowed),
+        # An operator's own namespace counts; the shop's tables then are two assets each.
+        "PLATFORM_ARRIVALS_NAMESPACE": settings.arrivals_namespace or ARRIVALS_NAMESPACE,
     }
     return DemoOfStart(state, variables)
 

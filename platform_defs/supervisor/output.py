@@ -15,6 +15,15 @@ _IDLE = re.compile(
     r"dagster\.daemon\.\w+ - INFO - (Checking for (new )?runs|(Sensor|Schedule) \S+ skipped|Checking run \S+"
     r"|Collected \d+ runs for monitoring|No (backfill jobs|new runs|schedules|sensors)|Not checking for any runs)"
 )
+# What is said each time that definitions are loaded again or a sensor launches a run, beside the line that says it.
+_IN_BETWEEN = re.compile(
+    r"dagster\.code_server - INFO - (Start|Stopp|Shutt)"
+    r"|Received LocationStateChangeEventType\.LOCATION_UPDATED event"
+    r"|^INFO the code server has loaded the new definitions"
+    r"|dagster\.daemon\.SensorDaemon - INFO - (Creating new|Launching) run for"
+    # `platform webhooks deliveries` lists them all; one that fails is a warning
+    r"|^[\d:]{8} webhook delivered .* attempt=1 "
+)
 # What the API writes when the demo's writer asks it for something, and what follows from it.
 _DEMO = re.compile(
     r"^[\d:]{8} ((GET|POST) \S+ 2\d\d ms=\S+ principal=demo$|webhook delivered |run started .* actor=demo$)"
@@ -40,7 +49,7 @@ class Output:
             prefix = f"{name.ljust(width)} | "
             colour = _COLOURS[position % len(_COLOURS)]
             self._prefixes[name] = f"\x1b[{colour}m{prefix}\x1b[0m" if self._coloured else prefix
-        self._is_writing_demo = self._is_stopping = False
+        self._is_ready = self._is_writing_demo = self._is_stopping = False
         self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
 
     def line(self, name: str, text: str) -> None:
@@ -49,6 +58,11 @@ class Output:
         if self._is_terminal and self._says_nothing(plain):
             return  # a log file has every line
         self._write(f"{self._prefixes[name]}{text if self._coloured else plain}\n")
+
+    def ready(self, title: str, rows: Iterable[tuple[str, str]]) -> None:
+        """Writes the table of addresses, which from now on nothing without news pushes off the screen."""
+        self._is_ready = True
+        self.table(title, rows)
 
     def writing_demo(self, is_writing: bool) -> None:
         """Meanwhile a person need not see each of its requests, which would push the addresses off the screen."""
@@ -62,6 +76,7 @@ class Output:
         """Whether a person can do without the line: an idle platform is silent."""
         return bool(
             _IDLE.search(line)
+            or (self._is_ready and _IN_BETWEEN.search(line))
             or (self._is_writing_demo and _DEMO.search(line))
             or (self._is_stopping and _AT_STOP.search(line.strip()))
         )

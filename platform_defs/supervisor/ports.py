@@ -1,8 +1,14 @@
 """Checks that a port is free, and finds a free one."""
 
+import random
 import socket
+from pathlib import Path
 
 from platform_defs.errors import PlatformError
+
+_LOWEST = 10_000
+_ATTEMPTS = 100
+_FIRST_BY_DEFAULT = 32_768
 
 
 class PortTaken(PlatformError):
@@ -25,6 +31,24 @@ def require_free_port(host: str, port: int, purpose: str, option: str) -> None:
 
 
 def find_free_port(host: str) -> int:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """A free port below those that the system gives to outgoing connections.
+
+    One of those may be taken by a connection before the process that it was found for listens on it.
+    """
+    last = _first_port_of_connections() - 1
+    for _ in range(_ATTEMPTS):
+        port = random.SystemRandom().randint(_LOWEST, last)
+        try:
+            require_free_port(host, port, "a process of the platform", "a new start")
+        except PortTaken:
+            continue
+        return port
+    raise PortTaken(f"no free port on {host} between {_LOWEST} and {last} was found in {_ATTEMPTS} attempts")
+
+
+def _first_port_of_connections() -> int:
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        first = _FIRST_BY_DEFAULT  # not Linux
+    return first if first > _LOWEST + _ATTEMPTS else _FIRST_BY_DEFAULT

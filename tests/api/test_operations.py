@@ -32,7 +32,9 @@ def test_a_database_that_is_behind_is_not_ready_and_the_answer_names_the_command
         engine.dispose()
 
 
-def test_a_database_that_is_gone_is_not_ready_and_nothing_about_it_leaks(tmp_path: Path) -> None:
+def test_a_database_that_is_gone_is_not_ready_and_nothing_about_it_leaks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = open_engine("mysql+mysqlconnector://someone:hunter2@127.0.0.1:9/nowhere")
     try:
         with serve_api(engine) as api:
@@ -40,6 +42,9 @@ def test_a_database_that_is_gone_is_not_ready_and_nothing_about_it_leaks(tmp_pat
             assert answer.status_code == 503
             assert answer.json()["checks"]["database"] != "ok"
             assert not re.search("hunter2|someone|nowhere|127.0.0.1", answer.text)
+            [said] = [record for record in caplog.records if record.getMessage().startswith("database is not ready: ")]
+            assert said.exc_info is None, "one line for the operator, not a trace for every time that it is asked"
+            assert "127.0.0.1:9" in said.getMessage()
             refused = api.client.post(
                 "/api/openlineage", json={}, headers={"Authorization": "pk_0123456789abcdef_" + "0" * 48}
             )

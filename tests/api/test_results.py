@@ -167,6 +167,11 @@ def test_what_is_asked_wrongly_or_without_the_scope_is_refused_by_name(api: Api)
         ("models/NOBODY/values", 404, "no model has the id 'NOBODY'"),
         (f"models/NOBODY/batches/{OP}", 404, "no model has the id 'NOBODY'"),
         ("models/M/values?kpiId=K9", 400, "kpiId: expected a KPI of M or one that builds on them: K1, K2, C1, C2, C3"),
+        (
+            "models/M/batches/xx",
+            400,
+            "opTime: expected 4 to 14 digits such as 20251219, or a batch of M that an ETL job",
+        ),
         ("models/M/values?limit=0", 400, "limit"),
         ("models/M/values?cursor=x", 400, "cursor: expected the `next` of an earlier page"),
     ):

@@ -51,6 +51,8 @@ def test_processes_are_told_of_the_shop_and_of_its_webhooks_as_an_operator_would
     assert shop.variables == {
         "PLATFORM_SOURCE_DEMO_SHOP_URL": f"sqlite:///{tmp_path}/demo/shop.db",
         "PLATFORM_WEBHOOK_ALLOW": "10.0.0.0/8,127.0.0.2/32",
+        # so that the shop's orders are one asset, and not one of arrivals beside one of lineage
+        "PLATFORM_ARRIVALS_NAMESPACE": "shop/main",
     }
     assert shop.short_day is not None
     written = DemoState(DemoStatus.WRITTEN, BORN)

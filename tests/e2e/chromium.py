@@ -29,6 +29,12 @@ EMPTY_SPOT = """() => {
     }
   return null
 }"""
+# the zoom that Dagster notes is the one of the look before
+CAME_TO_REST = """() => {
+  const before = window.zoomOfLastLook
+  window.zoomOfLastLook = localStorage.getItem("lineageGraphZoomLevel")
+  return before === window.zoomOfLastLook
+}"""
 PATIENCE_MS = 1000 * PATIENCE_S
 
 
@@ -53,6 +59,7 @@ def show_whole_graph(page: Page) -> None:
     spot = page.evaluate(EMPTY_SPOT)
     assert spot is not None, "the graph leaves no empty spot"
     page.mouse.dblclick(spot["x"], spot["y"])
+    page.wait_for_function(CAME_TO_REST, polling=200)
 
 
 def picture(page: Page, folder: Path, name: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.demo.doors import ui_knows
-from platform_defs.demo.lineage import TABLES
+from platform_defs.demo.lineage import ARRIVALS_NAMESPACE, TABLES
 from platform_defs.demo.story import CORRECT, SALES
 from platform_defs.lineage.tables.keys import Table, asset_key_of
 from platform_defs.store.engine import open_engine
@@ -134,7 +134,7 @@ def _dashboard_is_drawn(demo: PlatformUp, line: str, page: Page, folder: Path) -
     page.goto(address(line))
     assert "double click" in line
     show_whole_graph(page)
-    for table in ("main.demo_orders", "raw.orders", "staging.orders", "marts.daily_sales"):
+    for table in ("demo_orders", "raw.orders", "staging.orders", "marts.daily_sales"):
         expect(page.get_by_text(table).first).to_be_visible()
     picture(page, folder, "demo-lineage")
 
@@ -215,7 +215,10 @@ def test_the_last_line_takes_it_away_and_nothing_of_mine(demo: PlatformUp, lines
 
 
 def _lineage_tables() -> set[str]:
-    return {"/".join(asset_key_of(Table(DEMO_TENANT.id, one.namespace, one.name))) for one in TABLES.values()}
+    return {
+        "/".join(asset_key_of(Table(DEMO_TENANT.id, one.namespace, one.name), ARRIVALS_NAMESPACE))
+        for one in TABLES.values()
+    }
 
 
 def _demo_assets(demo: PlatformUp) -> list[str]:

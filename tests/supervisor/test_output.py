@@ -63,6 +63,37 @@ def test_the_requests_that_write_the_demo_are_not_shown_on_a_terminal(stream: io
     assert stream.getvalue().endswith(f"{OF_DEMO[0]}\n"), "requests of a person with that key are shown"
 
 
+RELOADED = [
+    "2026-11-17 22:58:19 +0000 - dagster.code_server - INFO - Starting Dagster code server for module m in process 2",
+    "2026-11-17 22:58:46 +0000 - dagster.code_server - INFO - Started Dagster code server for module m in process 2",
+    "2026-11-17 22:58:46 +0000 - dagster.code_server - INFO - Stopping server once all current RPC calls terminate",
+    "2026-11-17 22:58:46 +0000 - dagster.code_server - INFO - Shutting down Dagster code server in process 1",
+    "2026-11-17 22:58:47 +0000 - dagster-webserver - INFO - Received LocationStateChangeEventType.LOCATION_UPDATED"
+    " event for location platform, refreshing",
+    "INFO the code server has loaded the new definitions",
+    f"{PREFIX}.SensorDaemon - INFO - Creating new run for ingest_planner",
+    f"{PREFIX}.SensorDaemon - INFO - Launching run for ingest_planner",
+    "22:58:31 webhook delivered webhookId=msg_4b delivery=10 attempt=1 httpStatus=200 latencyMs=19",
+]
+AFTERWARDS = [
+    *WORTH_A_LINE,
+    "2026-11-17 22:58:47 +0000 - dagster.code_server - ERROR - Error loading code location",
+    "22:58:31 webhook delivered webhookId=msg_4b delivery=10 attempt=3 httpStatus=200 latencyMs=19",
+]
+
+
+def test_once_ready_a_terminal_shows_one_line_of_what_takes_several_steps() -> None:
+    stream = Terminal()
+    output = Output(["all"], stream)
+    output.line("all", RELOADED[0])
+    assert "Starting Dagster code server" in stream.getvalue(), "a start that takes long says what it does"
+    output.ready("Ready", [("API", "http://127.0.0.1:8000")])
+    stream.truncate(stream.seek(0))
+    for line in RELOADED + AFTERWARDS:
+        output.line("all", line)
+    assert [line.partition("| ")[2].removeprefix("\x1b[0m") for line in stream.getvalue().splitlines()] == AFTERWARDS
+
+
 def test_what_dagster_says_at_a_stop_is_not_shown_to_the_person_who_asked_for_it() -> None:
     stream = Terminal()
     output = Output(["code-server"], stream)

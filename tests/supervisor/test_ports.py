@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from platform_defs.supervisor.ports import PortTaken, find_free_port, require_free_port
+from tests.ports import FIRST_TAKEN_BY_CONNECTIONS
 
 
 def test_a_taken_port_is_named_with_the_option_that_chooses_another() -> None:
@@ -21,5 +22,6 @@ def test_a_port_taken_on_all_addresses_is_taken_on_loopback_too() -> None:
 
 def test_a_free_port_can_be_had_and_stays_free() -> None:
     port = find_free_port("127.0.0.1")
+    assert port < FIRST_TAKEN_BY_CONNECTIONS, "an outgoing connection may take others at any moment"
     require_free_port("127.0.0.1", port, "UI", "--ui-port")
     require_free_port("127.0.0.1", port, "UI", "--ui-port")

@@ -48,7 +48,7 @@ def task(request: Request, caller: Caller, task_id: str) -> dict[str, Any]:
     response_model=None,
     summary="How a batch of a model stands",
     description="Which tables have arrived and which are missing, whether the model is due, and its last execution.",
-    responses=_NOT_FOUND,
+    responses={**_NOT_FOUND, 400: {"description": "No batch can have this opTime"}},
     openapi_extra=openapi_security(SCOPE),
 )
 def batch(request: Request, caller: Caller, model_id: str, op_time: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, text
 from starlette.responses import JSONResponse
 
 from platform_defs.api.http.threads import run_in_thread
+from platform_defs.errors import one_line
 from platform_defs.graph.port import Graph
 from platform_defs.store import migrate
 from platform_defs.store.engine import read
@@ -53,9 +54,9 @@ class Readiness:
             return await run_in_thread(work, seconds=CHECK_TIMEOUT_S, limiter=self._limiters[name])
         except TimeoutError:
             return f"no answer within {CHECK_TIMEOUT_S:.0f} seconds"
-        except Exception:
+        except Exception as error:
             # Anybody may ask /readyz: only the log names addresses and accounts.
-            log.warning("%s is not ready", name, exc_info=True)
+            log.warning("%s is not ready: %s: %s", name, type(error).__name__, one_line(error))
             return "does not answer"
 
     def _database(self) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from platform_defs.arrivals.errors import UnknownModel
+from platform_defs.arrivals.errors import InvalidArrival, InvalidQuery, UnknownModel
 from platform_defs.arrivals.matching import batch_sql, rendered_name_sql
-from platform_defs.arrivals.op_time import batch_of
+from platform_defs.arrivals.op_time import batch_of, normalise_op_time
 from platform_defs.arrivals.readiness import Verdict, judge, missing_tables
 from platform_defs.arrivals.results.tasks import TaskResult, json_task, last_tasks
 from platform_defs.arrivals.standings import load_standings
@@ -33,7 +33,14 @@ def find_batch(connection: Connection, model_id: str, op_time: str) -> BatchResu
     found = _load_batches(connection, model_id, [op_time])
     if not found:
         raise UnknownModel(f"no model has the id {model_id!r}")
-    return found[0]
+    batch = found[0]
+    if not batch.arrived and batch.last_task is None:
+        # An ETL job may name a batch by any text; a name that nobody has used must be one that the API would take.
+        try:
+            normalise_op_time(op_time)
+        except InvalidArrival as error:
+            raise InvalidQuery("opTime", f"{error.reason}, or a batch of {model_id} that an ETL job named so") from None
+    return batch
 
 
 def newest_batches(connection: Connection, model_id: str, limit: int = 20) -> list[BatchResult]:

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, select
 
 from platform_defs.chains.runs.operations import unknown_run
+from platform_defs.chains.states import NodeStatus
 from platform_defs.store.engine import read
 from platform_defs.store.tables.chains import job_run, job_run_drive, job_run_node
 
@@ -49,6 +50,20 @@ def list_runs(
     if status is not None:
         query = query.where(job_run.c.status == status)
     return read(engine, lambda connection: connection.execute(query).all())
+
+
+def errors_of_nodes(engine: Engine, run_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """By run, the errors of its failed nodes by their ids."""
+    node = job_run_node.c
+    query = (
+        select(node.run_id, node.node_id, node.last_error)
+        .where(node.run_id.in_(run_ids), node.status == NodeStatus.FAILED)
+        .order_by(node.node_id)
+    )
+    found: dict[str, dict[str, str]] = {run_id: {} for run_id in run_ids}
+    for run_id, node_id, error in read(engine, lambda connection: connection.execute(query).all()):
+        found[run_id][node_id] = error or "failed"
+    return found
 
 
 def _run(run_id: str) -> Any:
