@@ -5,7 +5,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from platform_defs.errors import one_line
 from platform_defs.store.driver import MYSQL_PACKET_TOO_LARGE, execute
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.mysql_driver import prepare_driver
+from platform_defs.store.sqlite_turns import turn
 from platform_defs.store.types import JsonText
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ _MYSQL_CONTENTION = {1205, 1213}  # lock wait timeout, deadlock
 _MYSQL_LOST = {1053, 1077, 1079, 1152, 1927, 2002, 2003, 2006, 2013, 2055, 3169}
 _READ_ONLY = "platform_read_only"
 _AUTOCOMMIT = "platform_autocommit"
+_SQLITE_BUSY = "platform_sqlite_busy"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def open_engine(
 
 def transact(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
     """Runs work in one transaction. After a deadlock or a lost connection it runs again, so it must be idempotent."""
-    return _attempt(engine, work, attempts, engine.begin)
+    return _attempt(engine, work, attempts, lambda: _begun(engine))
 
 
 def read(engine: Engine, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
@@ -81,14 +83,28 @@ def transact_by_driver(engine: Engine, work: Callable[[Connection], T], *, attem
 
 
 @contextmanager
+def _begun(engine: Engine) -> Iterator[Connection]:
+    with engine.connect() as connection, _turn(engine), connection.begin():
+        yield connection
+
+
+@contextmanager
 def _begun_by_driver(engine: Engine) -> Iterator[Connection]:
     """After an error the pool rolls back what was not committed."""
-    with engine.connect() as connection:
+    with engine.connect() as connection, _turn(engine):
         if engine.dialect.name == "sqlite":
             execute(connection, "BEGIN IMMEDIATE")
         yield connection
         if not engine.get_execution_options().get(_AUTOCOMMIT):
             execute(connection, "COMMIT")
+
+
+def _turn(engine: Engine) -> AbstractContextManager[None]:
+    """The wait of this thread for the writers before it; on a server everybody writes at once."""
+    file = engine.url.database
+    if not has_one_writer(engine) or file in (None, "", ":memory:"):
+        return nullcontext()
+    return turn(str(file), engine.get_execution_options().get(_SQLITE_BUSY, SQLITE_BUSY_TIMEOUT_S))
 
 
 def has_one_writer(engine: Engine) -> bool:
@@ -184,6 +200,7 @@ def dump_json(value: Any) -> str:
 def _open_sqlite(url: URL, pool_size: int, patience: Patience, synchronous: str) -> Engine:
     engine = create_engine(
         url,
+        execution_options={_SQLITE_BUSY: patience.sqlite_busy},
         connect_args={"timeout": patience.sqlite_busy, "check_same_thread": False},
         json_serializer=dump_json,
         pool_size=pool_size,

@@ -161,6 +161,23 @@ def test_a_file_that_stays_locked_is_an_error_after_bounded_tries(tmp_path: obje
     assert tries == []
 
 
+def test_a_thread_that_waits_too_long_for_another_one_is_told_that_the_file_is_locked(tmp_path: object) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path}/turns.db", patience=Patience(sqlite_busy=0.1))
+    tries: list[int] = []
+
+    def write_meanwhile(connection: Connection) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(transact, engine, lambda connection: tries.append(1), attempts=2)
+            with pytest.raises(StoreUnavailable, match="another thread wrote"):
+                other.result()
+
+    transact(engine, write_meanwhile)
+    assert tries == []
+    transact(engine, lambda connection: tries.append(1))
+    engine.dispose()
+    assert tries == [1]
+
+
 def test_a_server_that_is_not_there_is_one_readable_line() -> None:
     engine = open_engine("mysql+mysqlconnector://root@127.0.0.1:1/none")
     with pytest.raises(StoreUnavailable, match="the database does not answer") as refused:
