@@ -69,6 +69,7 @@ def remove() -> None:
         if state is None:
             click.echo(f"there is no demo in {settings.home}")
             return
+        was_removed = state.status is DemoStatus.REMOVED
         # first: a start in between must not write it again
         write_state(settings.home, DemoState(DemoStatus.REMOVED, state.born))
         with open_stores(settings) as stores:
@@ -78,6 +79,9 @@ def remove() -> None:
             from platform_defs.demo.dagster_traces import remove_traces
 
             remove_traces(instance, op_times, observed=observed)
+    if was_removed:
+        click.echo("the demo had been removed already; what an interrupted removal may have left is gone too")
+        return
     click.echo("the demo is removed, and its key is revoked; `platform keys issue` makes one of your own")
 
 

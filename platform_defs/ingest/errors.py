@@ -5,7 +5,7 @@ PlatformError
     ├── RegistryFileError     a Registry file is refused as a whole; every problem has its line
     ├── UnknownEndpoint       no such source or endpoint in the Registry
     ├── SpecError             the Registry rows do not compile; `problems` has all reasons
-    ├── PlanError             a plan cannot be made: an empty window, too many windows
+    ├── PlanError             a plan cannot be made (an empty window, too many windows), or is gone with its source
     ├── EndpointBlocked       nothing is asked of the endpoint until an operator unblocks it
     ├── ResponseError         a response cannot be read; `level` grades it (L1 to L4)
     ├── LeaseLost             another executor has the task: nothing that this one still does may count

@@ -198,4 +198,4 @@ def _drain(
 
 def _is_over(engine: Engine, plan_id: int) -> bool:
     query = select(ing_plan.c.status_code).where(ing_plan.c.id == plan_id)
-    return bool(read(engine, lambda connection: connection.execute(query).scalar_one()) == PlanStatus.COMPLETED)
+    return bool(read(engine, lambda connection: connection.scalar(query)) == PlanStatus.COMPLETED)

@@ -19,6 +19,7 @@ from platform_defs.ingest.materialisation import (
 )
 from platform_defs.ingest.planning.schedule import TriggerContext
 from platform_defs.ingest.planning.windows import WindowGrid
+from platform_defs.ingest.registry.removal import forget_sources
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.tables.ingest import ing_plan, ing_record, ing_schedule_instance
@@ -50,6 +51,16 @@ def test_each_window_is_told_of_once_when_it_is_over(engine: Engine) -> None:
     assert results == told
     assert {result.report.totals["inserted"] for result in results} == {1}
     assert results[-1].watermark_after == windows[-1].end
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_source_that_is_removed_while_it_is_harvested_is_named_as_the_reason(engine: Engine) -> None:
+    source = MemorySource(SPEC.pagination, [item(0, GRID.window(0).start)])
+    source.trouble = lambda number: forget_sources(engine, ["made_up"])
+    with pytest.raises(PlanError, match=r"plan \d+ is gone: its source was removed while it was harvested"):
+        materialise_windows(
+            environment(engine, source), "made_up", "items", Operation.HARVEST, [GRID.window(0)], CONTEXT
+        )
 
 
 def test_a_window_that_fails_leaves_the_others_complete(engine: Engine) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, func, select
 
 from platform_defs.ingest.codes import BatchStatus, Operation, PlanStatus, SliceStatus, TaskStatus
+from platform_defs.ingest.errors import PlanError
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run_batch
@@ -139,7 +140,9 @@ def plan_report(engine: Engine, plan_id: int) -> PlanReport:
 
 
 def _report(connection: Connection, plan_id: int) -> PlanReport:
-    plan = connection.execute(select(ing_plan).where(ing_plan.c.id == plan_id)).one()
+    plan = connection.execute(select(ing_plan).where(ing_plan.c.id == plan_id)).one_or_none()
+    if plan is None:
+        raise PlanError(f"plan {plan_id} is gone: its source was removed while it was harvested")
     batch, piece, task = ing_task_run_batch.c, ing_plan_slice.c, ing_task.c
     batches = connection.execute(
         select(batch.stats, batch.record_count, piece.slice_no)
