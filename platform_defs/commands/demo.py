@@ -91,6 +91,11 @@ def _print_guide(settings: Settings) -> None:
     from platform_defs.demo.state import DemoError, DemoStatus, read_state
 
     state = read_state(settings.home)
+    if state is not None and state.status is DemoStatus.BEGUN:
+        raise DemoError(
+            "the demo is not written yet: a running platform prints these lines when it is, usually some seconds after"
+            " Ready, and the next `platform up` completes one that was stopped meanwhile"
+        )
     if state is None or state.status is not DemoStatus.WRITTEN:
         raise DemoError(f"there is no demo in {settings.home}; `platform up --demo` brings one")
     for label, text in guide_lines(running_platform(settings.home), state, settings.home):

@@ -10,17 +10,18 @@ from typing import TextIO
 TAIL_LINES = 30
 LONGEST_LINE = 64 * 1024
 _COLOURS = (36, 33, 35, 32, 34, 31)
-# What Dagster's daemon writes every few seconds when there is nothing to do.
+# What Dagster's daemon writes every few seconds when there is nothing to do, and before a line that says the same.
 _IDLE = re.compile(
-    r"dagster\.daemon\.\w+ - INFO - (Checking for (new )?runs|(Sensor|Schedule) \S+ skipped|Checking run \S+"
+    r"dagster\.daemon - INFO - Instance is configured with the following daemons"
+    r"|dagster\.daemon\.SensorDaemon - INFO - (Creating new|Launching) run for"
+    r"|dagster\.daemon\.\w+ - INFO - (Checking for (new )?runs|(Sensor|Schedule) \S+ skipped|Checking run \S+"
     r"|Collected \d+ runs for monitoring|No (backfill jobs|new runs|schedules|sensors)|Not checking for any runs)"
 )
-# What is said each time that definitions are loaded again or a sensor launches a run, beside the line that says it.
+# What is said each time that definitions are loaded again, beside the runner's line that says it.
 _IN_BETWEEN = re.compile(
     r"dagster\.code_server - INFO - (Start|Stopp|Shutt)"
     r"|Received LocationStateChangeEventType\.LOCATION_UPDATED event"
     r"|^INFO the code server has loaded the new definitions"
-    r"|dagster\.daemon\.SensorDaemon - INFO - (Creating new|Launching) run for"
     # `platform webhooks deliveries` lists them all; one that fails is a warning
     r"|^[\d:]{8} webhook delivered .* attempt=1 "
 )

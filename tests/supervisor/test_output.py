@@ -14,6 +14,8 @@ IDLE = [
     f"{PREFIX}.SensorDaemon - INFO - Sensor work_recovery skipped: a runner is alive and takes the rows itself",
     f"{PREFIX}.MonitoringDaemon - INFO - Collected 2 runs for monitoring",
     f"{PREFIX}.MonitoringDaemon - INFO - Checking run d61fb465-fe86-4800-9b86-a270c576004f",
+    f"{PREFIX} - INFO - Instance is configured with the following daemons: ['AssetDaemon', 'SensorDaemon']",
+    f"{PREFIX}.SensorDaemon - INFO - Launching run for ingest_planner",
     f"\x1b[32m{PREFIX}.SchedulerDaemon\x1b[0m - INFO - Checking for new runs for the following schedules: a, b",
 ]
 WORTH_A_LINE = [
@@ -72,7 +74,6 @@ RELOADED = [
     " event for location platform, refreshing",
     "INFO the code server has loaded the new definitions",
     f"{PREFIX}.SensorDaemon - INFO - Creating new run for ingest_planner",
-    f"{PREFIX}.SensorDaemon - INFO - Launching run for ingest_planner",
     "22:58:31 webhook delivered webhookId=msg_4b delivery=10 attempt=1 httpStatus=200 latencyMs=19",
 ]
 AFTERWARDS = [
