@@ -19,8 +19,11 @@ TIMEOUT_S = 30.0
 PATIENCE_S = 20.0
 PAUSE_S = 0.5
 UI_S = 3.0
-_KNOWN = """query ($key: AssetKeyInput!, $job: PipelineSelector!) {
-  asset: assetNodeOrError(assetKey: $key) { __typename } job: pipelineOrError(params: $job) { __typename } }"""
+_KNOWN = """query ($key: AssetKeyInput!, $batch: String!, $job: PipelineSelector!) {
+  asset: assetNodeOrError(assetKey: $key) {
+    __typename ... on AssetNode { latestRunForPartition(partition: $batch) { status } } }
+  job: pipelineOrError(params: $job) { __typename } }"""
+_ENDED = ("FAILURE", "SUCCESS", "CANCELED")
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,21 @@ def running_platform(home: Path) -> RunningPlatform:
     return RunningPlatform(up["api"], up["ui"], up["demo_key"])
 
 
-def ui_knows(ui: str, *, model: str, job: str) -> bool:
-    """Whether the code location has been loaded since model and chain were written."""
+def ui_knows(ui: str, *, model: str, batch: str, job: str) -> bool:
+    """Whether the code location has been loaded since model and chain were written, and the batch's run has ended.
+
+    The page of a batch asks once for its run: opened a moment too early, it does not say why the batch is red.
+    """
     selector = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION, "pipelineName": job}
-    variables = {"key": {"path": [MODEL_PREFIX, model]}, "job": selector}
+    variables = {"key": {"path": [MODEL_PREFIX, model]}, "batch": batch, "job": selector}
     try:
         answer = httpx.post(
             f"{ui}/graphql", json={"query": _KNOWN, "variables": variables}, timeout=UI_S, trust_env=False
         )
         found = answer.json()["data"]
-        return {one["__typename"] for one in found.values()} == {"AssetNode", "Pipeline"}
+        return {one["__typename"] for one in found.values()} == {"AssetNode", "Pipeline"} and found["asset"][
+            "latestRunForPartition"
+        ]["status"] in _ENDED
     except (httpx.HTTPError, ValueError, KeyError, AttributeError, TypeError):
         return False  # it is reloading, or is not Dagster's own; nothing depends on it
 

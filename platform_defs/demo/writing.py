@@ -44,11 +44,12 @@ def write_demo(engine: Engine, api: Api, home: Path, state: DemoState, *, webhoo
 
 def await_story(api: Api, ui: str, state: DemoState, *, give_up_at: float) -> None:
     """Waits a little until what the printed lines say is true: batch and node have failed, the UI knows both."""
-    batch = f"/api/open/kpi/models/{story.SALES}/batches/{Calendar(state.born).wrong}"
+    wrong = Calendar(state.born).wrong
+    batch = f"/api/open/kpi/models/{story.SALES}/batches/{wrong}"
     while time.monotonic() < give_up_at:
         last_task, run = api.get(batch)["lastTask"], api.get(f"/api/v1/runs/{state.chain_run}")
         ended = last_task is not None and {last_task["status"], run["status"]} <= {"FAILED", "SUCCESS"}
-        if ended and ui_knows(ui, model=story.SALES, job=f"chain_{story.CORRECT}"):
+        if ended and ui_knows(ui, model=story.SALES, batch=wrong, job=f"chain_{story.CORRECT}"):
             return
         time.sleep(LOOK_S)
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,9 @@ def asked(demo: PlatformUp, *arguments: str) -> list[dict[str, Any]]:
 
 def test_the_five_lines_do_what_they_say(demo: PlatformUp, lines: list[str], page: Page, tmp_path: Path) -> None:
     # on a busy machine the lines do not wait for that
-    until("the UI to know them", lambda: ui_knows(demo.up["ui"], model=SALES, job=f"chain_{CORRECT}"))
+    batch = re.findall(r"batch (\d{8})", lines[0])[0]
+    known = partial(ui_knows, demo.up["ui"], model=SALES, batch=batch, job=f"chain_{CORRECT}")
+    until("the UI to know them", known)
     _one_batch_is_red(lines[0], page, tmp_path)
     run_id = re.findall(r"/runs/([0-9a-f-]{36})/", lines[2])[0]
     assert {node["node_id"]: node["status"] for node in asked(demo, "chains", "nodes", run_id)} == {
@@ -116,7 +119,6 @@ def test_the_five_lines_do_what_they_say(demo: PlatformUp, lines: list[str], pag
     )
     _dashboard_is_drawn(demo, lines[3], page, tmp_path)
     deliveries = in_shell(demo, lines[3])
-    batch = re.findall(r"batch (\d{8})", lines[0])[0]
     assert re.search(rf"delivered +demo_daily_sales +{batch}", deliveries), deliveries
 
 
