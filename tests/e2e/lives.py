@@ -21,6 +21,7 @@ class Lives:
     interrupted_run: str
     left_processes: list[int]
     left_files: list[str]
+    killed_at_the_stop: list[str]
     parts_with_another_launcher: set[str]
     handed_over: rows.Work
     handed_over_status: str
@@ -36,6 +37,7 @@ def live(home: Path, tree: Path, config: Path) -> Lives:
         interrupted.until_status(run_id, "STARTED")
         interrupted.stop(signal.SIGINT)
         left_processes = processes_of(home)
+        killed_at_the_stop = [line for line in interrupted.lines if "killing it" in line]
         left_files = [name for name in ("up.json", "up.lock", "runner.sock") if (home / name).exists()]
     config.write_text("run_launcher: {module: dagster, class: DefaultRunLauncher}\n")
     with _platform(home, tree, {"PLATFORM_DAGSTER_CONFIG": str(config)}) as other:
@@ -43,7 +45,7 @@ def live(home: Path, tree: Path, config: Path) -> Lives:
         done = rows.wait(other.engine, row.id, PATIENCE_S)
         status = other.run(done.run_id)["status"]
         parts = set(other.up["pids"])
-    return Lives(home, processes, run_id, left_processes, left_files, parts, done, status)
+    return Lives(home, processes, run_id, left_processes, left_files, killed_at_the_stop, parts, done, status)
 
 
 @contextmanager

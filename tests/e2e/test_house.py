@@ -81,3 +81,4 @@ def test_neither_ctrl_c_nor_a_killed_supervisor_leaves_a_process_or_blocks_the_n
     assert lives.processes_of_the_killed >= 6
     assert lives.left_processes == []
     assert lives.left_files == []
+    assert lives.killed_at_the_stop == [], "every part stops when one Ctrl-C asks it to"
