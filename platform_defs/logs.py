@@ -100,7 +100,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class HumanFormatter(logging.Formatter):
-    """Writes time, level unless it is INFO, message, and those fields that the message lacks.
+    """Writes time, level unless it is INFO, message, and those fields with a value that the message lacks.
 
     The time is local, because Dagster's lines beside it on the terminal are.
     """
@@ -113,7 +113,11 @@ class HumanFormatter(logging.Formatter):
         words.append(message)
         fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         fields = fields if not _may_hold_secret(str(fields)) else _mask_in_value(fields)
-        words += [f"{name}={value}" for name, value in fields.items() if str(value) not in message.split()]
+        words += [
+            f"{name}={value}"
+            for name, value in fields.items()
+            if value is not None and str(value) not in message.split()
+        ]
         line = " ".join(words)
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)

@@ -79,6 +79,7 @@ def test_a_terminal_gets_lines_for_people_unless_somebody_asks_for_json(
     target = Terminal() if terminal else io.StringIO()
     logs.configure_logging("INFO", target, form)
     fields = {"method": "POST", "path": "/x", "status": 201, "ms": 3.2, "headers": {"Authorization": "hunter2"}}
+    fields["principal"] = None  # a request without a key
     logging.getLogger("test").info("POST /x 201", extra=fields)
     logging.getLogger("test").warning("refused %s", KEY)
     first, second = target.getvalue().splitlines()
