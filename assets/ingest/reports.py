@@ -40,6 +40,8 @@ def plan_metadata(
         "plan": report.plan_key,
         "records per slice": MetadataValue.md(_plot(report.records_by_slice)),
     }
+    if report.cuts:
+        found["slices cut"] = "; ".join(report.cuts)
     if before is not None:
         found["cursor before"] = MetadataValue.timestamp(before)
     if after is not None:

@@ -19,7 +19,10 @@ LEASE = timedelta(seconds=60)
 HEARTBEAT = timedelta(seconds=15)
 _task = ing_task.c
 _HELD = Prepared(
-    select(_task.lease_owner, _task.status_code, _task.retry_count, _task.expr_hash, _task.schedule_instance_id)
+    select(
+        *(_task.lease_owner, _task.status_code, _task.retry_count, _task.expr_hash, _task.schedule_instance_id),
+        _task.cancel_requested_at,
+    )
     .where(_task.id == bindparam("task_id"))
     .with_for_update()
 )
@@ -50,6 +53,8 @@ class HeldTask(NamedTuple):
     retry_count: int
     expr_hash: str
     schedule_instance_id: int
+    # since when somebody wants the task stopped
+    cancel_requested_at: datetime | None
 
 
 def lease_tasks(
@@ -103,8 +108,13 @@ def end_task(
     stats: Mapping[str, Any],
     error_code: str | None = None,
     error: str | None = None,
+    run_status: RunStatus | None = None,
+    run_error: str | None = None,
 ) -> None:
-    """Closes run and task in the caller's transaction, and the plan where this was the last of its tasks."""
+    """Closes run and task in the caller's transaction, and the plan where this was the last of its tasks.
+
+    The run ends like its task unless `run_status` and `run_error` say otherwise.
+    """
     fence(connection, leased)
     values = {
         "status_code": status,
@@ -115,7 +125,7 @@ def end_task(
         "last_error_msg": error,
     }
     connection.execute(update(ing_task).where(_task.id == leased.task_id).values(values))
-    _close_run(connection, leased, RunStatus(status), now, stats, error)
+    _close_run(connection, leased, run_status or RunStatus(status), now, stats, run_error or error)
     close_plan_if_done(connection, leased.plan_id)
 
 
@@ -128,9 +138,22 @@ def put_back(
     stats: Mapping[str, Any],
     error_code: str | None = None,
     error: str | None = None,
-) -> None:
-    """The task waits again: its source was not there, or this executor stops."""
-    fence(connection, leased)
+    run_status: RunStatus | None = None,
+    checkpoint: Mapping[str, Any] | None = None,
+) -> TaskStatus | None:
+    """The task waits again: its source was not there, its budget is used up, or this executor stops.
+
+    A task that somebody wants stopped does not wait: it is CANCELLED, and that is returned.
+    """
+    held = fence(connection, leased)
+    run_status = run_status or (RunStatus.FAILED if error else RunStatus.CANCELLED)
+    _close_run(connection, leased, run_status, now, stats, error, checkpoint)
+    if held.cancel_requested_at is not None:
+        # who cancelled it has left the reason with the task
+        over = {"status_code": TaskStatus.CANCELLED, "finished_at": now, "lease_owner": None, "leased_until": None}
+        connection.execute(update(ing_task).where(_task.id == leased.task_id).values(over))
+        close_plan_if_done(connection, leased.plan_id)
+        return TaskStatus.CANCELLED
     values: dict[str, Any] = {
         "status_code": TaskStatus.QUEUED,
         "scheduled_at": not_before,
@@ -141,7 +164,7 @@ def put_back(
         # an executor that merely stops leaves the last error, which says why the task is not done yet
         values |= {"last_error_code": error_code, "last_error_msg": error}
     connection.execute(update(ing_task).where(_task.id == leased.task_id).values(values))
-    _close_run(connection, leased, RunStatus.FAILED if error else RunStatus.CANCELLED, now, stats, error)
+    return None
 
 
 def _begin_run(connection: Connection, task: PickedTask, owner: str, now: datetime) -> LeasedTask:
@@ -173,6 +196,7 @@ def _close_run(
     now: datetime,
     stats: Mapping[str, Any],
     error: str | None,
+    checkpoint: Mapping[str, Any] | None = None,
 ) -> None:
-    values = {"status_code": status, "finished_at": now, "stats": dict(stats), "error": error}
+    values = {"status_code": status, "finished_at": now, "stats": dict(stats), "error": error, "checkpoint": checkpoint}
     connection.execute(update(ing_task_run).where(ing_task_run.c.id == leased.run_id).values(values))

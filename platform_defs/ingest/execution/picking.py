@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, false, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, false, func, or_, select, update
 
 from platform_defs.ingest.codes import TaskStatus
 from platform_defs.store.chunks import chunks
@@ -71,7 +71,13 @@ _EXPIRED = Prepared(
 _RETURN = Prepared(
     update(ing_task)
     .where(_ONE_OF, _task.status_code.in_(LEASED), _task.leased_until < bindparam("now"))
-    .values(status_code=TaskStatus.QUEUED, lease_owner=None, leased_until=None, updated_at=utc_now())
+    .values(
+        # one that somebody wants stopped does not wait again
+        status_code=case((_task.cancel_requested_at.is_not(None), TaskStatus.CANCELLED), else_=TaskStatus.QUEUED),
+        lease_owner=None,
+        leased_until=None,
+        updated_at=utc_now(),
+    )
 )
 _BUSY = Prepared(select(*_PARTITION, func.count()).where(_task.status_code.in_(LEASED)).group_by(*_PARTITION))
 _queued = select(

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from platform_defs.ingest.codes import ErrorLevel, Operation, PaginationType, RepeatedToken
+from platform_defs.ingest.codes import ErrorLevel, Operation, PaginationType, RepeatedToken, RunStatus
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.pages import PagePosition, first_position
 from platform_defs.ingest.spec.model import PaginationSpec, Spec
@@ -48,7 +48,23 @@ class FetchFailed(ResponseError):
         self.progress = progress
 
 
-def resume(pagination: PaginationSpec, slice_spec: Mapping[str, Any], last: Row[Any] | None, now: datetime) -> Progress:
+@dataclass(frozen=True)
+class LastRun:
+    """How the attempt before this one ended."""
+
+    status: RunStatus
+    # the number of its last batch, if it ended right after that one: no page was asked for that was not committed
+    stopped_after: int | None = None
+
+
+def resume(
+    pagination: PaginationSpec,
+    slice_spec: Mapping[str, Any],
+    last: Row[Any] | None,
+    now: datetime,
+    *,
+    last_run: LastRun | None = None,
+) -> Progress:
     """After the task's last committed batch, whichever run committed it."""
     if last is None:
         return Progress(first_position(slice_spec))
@@ -61,13 +77,18 @@ def resume(pagination: PaginationSpec, slice_spec: Mapping[str, Any], last: Row[
         items_of_pass=stats.get("itemsOfPass", 0),
         page_hash=stats.get("pageHash"),
         total=stats.get("total"),
+        incomplete=stats.get("incomplete"),
     )
+    if hint is None and last_run is not None and last_run.status is RunStatus.PARTIAL:
+        # it came to its end and lacked something: whoever asks for it again wants that
+        return replace(begin_again(slice_spec, progress), passes_of_this_run=1)
     if hint is None or not hint["token"]:
         return progress
     has_expired = pagination.token_ttl is not None and now - last.committed_at > pagination.token_ttl
     # A token that stays the same from page to page means that the source counts the pages: it may have sent one that
     # the run before could not commit, and would now send the page after it.
-    if has_expired or last.before_token == hint["token"]:
+    was_stopped_here = last_run is not None and last_run.stopped_after == last.batch_no
+    if has_expired or (last.before_token == hint["token"] and not was_stopped_here):
         return replace(begin_again(slice_spec, progress), passes_of_this_run=1)
     return progress
 
@@ -82,6 +103,7 @@ def begin_again(slice_spec: Mapping[str, Any], progress: Progress) -> Progress:
         items_of_pass=0,
         page_hash=None,
         total=None,
+        incomplete=None,
     )
 
 
@@ -123,6 +145,13 @@ def refuse_repeated_page(progress: Progress, position: PagePosition, page_hash: 
     if page_hash is not None and page_hash == progress.page_hash and not position.is_probe:
         message = f"page {position.number} has the same ids as the page before: expected others"
         raise FetchFailed(ResponseError(ErrorLevel.TRANSIENT, "REPEATED_PAGE", message), progress)
+
+
+def checkpoint(progress: Progress) -> dict[str, Any] | None:
+    """Where a run ended of its own accord between two pages; None where it has committed no page."""
+    if not progress.batches_of_this_run or progress.position is None:
+        return None
+    return {"afterBatch": progress.batch_no, "nextHint": progress.position.as_json()}
 
 
 def run_stats(progress: Progress) -> dict[str, Any]:

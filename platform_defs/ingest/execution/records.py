@@ -1,7 +1,7 @@
 """Commits a batch: records, outbox, quarantine and the batch's own row, all of them or none."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -76,6 +76,8 @@ class Batch:
     items_of_pass: int = 0
     # of the ids of its items
     page_hash: str | None = None
+    # why its slice cannot become complete, if that is known by now
+    incomplete: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class ChangeCounts:
 class CommittedBatch:
     batch_id: int
     counts: ChangeCounts
+    # since when somebody wants the batch's task stopped
+    cancel_requested_at: datetime | None = None
 
 
 def commit_batch(
@@ -118,14 +122,14 @@ def commit_batch(
         batch_id = _insert_batch(connection, spec, leased, batch, counts, task.expr_hash, now)
     except IntegrityError:
         # a transaction runs again whose commit got no answer, although it was done: what stands is read
-        return _committed_before(connection, leased, batch)
+        return replace(_committed_before(connection, leased, batch), cancel_requested_at=task.cancel_requested_at)
     _store(connection, spec, changed, leased.run_id, batch_id, mapping, now)
     publish(connection, spec, changed, before, leased.run_id, batch_id, mapping, now)
     _set_aside(connection, spec, leased, batch, batch_id, task)
     if spec.operation is Operation.UPDATE:
         _note_checked(connection, spec, batch.asked_ids, now)
         close_signals(connection, spec.provenance_code, spec.endpoint_name, batch.asked_ids, asked_at)
-    return CommittedBatch(batch_id, counts)
+    return CommittedBatch(batch_id, counts, task.cancel_requested_at)
 
 
 def _committed_before(connection: Connection, leased: LeasedTask, batch: Batch) -> CommittedBatch:
@@ -320,4 +324,5 @@ def _stats(batch: Batch, counts: ChangeCounts) -> dict[str, Any]:
         "pass": batch.pass_no,
         "hasNext": following is not None,
         "nextHint": None if following is None else following.as_json(),
+        **({} if batch.incomplete is None else {"incomplete": batch.incomplete}),
     }

@@ -15,6 +15,14 @@ from platform_defs.ingest.cursors.advance import Lineage
 from platform_defs.ingest.cursors.operations import advance_after
 from platform_defs.ingest.errors import LeaseLost, ResponseError
 from platform_defs.ingest.execution.blocks import block_endpoint
+from platform_defs.ingest.execution.early_ends import (
+    PageSize,
+    Reslicing,
+    RunUse,
+    reslicing_for,
+    rest_in_parts,
+    used_up,
+)
 from platform_defs.ingest.execution.leases import LeasedTask, end_task, put_back
 from platform_defs.ingest.execution.page_fetching import CompiledSnapshot, FetchedBatch, fetch_ids, fetch_search_page
 from platform_defs.ingest.execution.pages import (
@@ -27,8 +35,10 @@ from platform_defs.ingest.execution.pages import (
 from platform_defs.ingest.execution.progress import (
     MAX_PASSES,
     FetchFailed,
+    LastRun,
     Progress,
     begin_again,
+    checkpoint,
     missing_items,
     moved_items,
     refuse_repeated_page,
@@ -38,7 +48,7 @@ from platform_defs.ingest.execution.progress import (
 from platform_defs.ingest.execution.records import Batch, commit_batch
 from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.splitting import split_task
-from platform_defs.ingest.planning.slices import ids_of
+from platform_defs.ingest.planning.slices import ids_of, split_slice
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task_run, ing_task_run_batch
 
@@ -50,9 +60,18 @@ LONGEST_WAIT = timedelta(minutes=10)
 EXPIRED_TOKEN = "TOKEN_EXPIRED"
 # A request that was given up because this executor stops: no fault of the source.
 CANCELLED = "CANCELLED"
+# Of a task that waits because its run has used up what a slice may take at a time.
+BUDGET_USED_UP = "BUDGET_USED_UP"
 _log = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A run that ended before its slice did, with the task's final state; None where it waits again."""
+
+    status: TaskStatus | None
 
 
 @dataclass(frozen=True)
@@ -82,13 +101,16 @@ class TaskRun:
     # -- pages ------------------------------------------------------------------------------------------------------
 
     def _fetch_slice(self) -> TaskStatus | None:
-        slice_row, last = read(self.engine, self._load)
+        began_at = self.clock()
+        slice_row, last, last_run = read(self.engine, self._load)
         slice_spec = slice_row.slice_spec
-        progress = resume(self.snapshot.spec.pagination, slice_spec, last, self.clock())
+        progress = resume(self.snapshot.spec.pagination, slice_spec, last, began_at, last_run=last_run)
+        if missing := missing_items(self.snapshot.spec, progress, progress.total):
+            # the run before came to the slice's end and died before it could begin again
+            progress = self._begin_again_or_note(slice_spec, progress, missing)
         while (position := progress.position) is not None:
             if self.cancel.is_set():
-                self._stop(progress)
-                return None
+                return self._stop(progress)
             asked_at = self.clock()
             try:
                 fetched = self._fetch(slice_spec, position)
@@ -106,18 +128,30 @@ class TaskRun:
                     continue
             refuse_repeated_page(progress, position, fetched.page_hash)
             self._note_incomplete(progress, facts)
-            self._commit(slice_spec, progress, fetched, asked_at)
+            asked_to_stop = self._commit(slice_spec, progress, fetched, asked_at)
             if missing := missing_items(self.snapshot.spec, progress, facts.total):
                 progress = self._begin_again_or_note(slice_spec, progress, missing)
+            if progress.position is not None:
+                if asked_to_stop:
+                    return self._stop(progress)
+                if ended := self._end_early(slice_spec, progress, fetched, began_at):
+                    return ended.status
         status = TaskStatus.PARTIAL if progress.incomplete else TaskStatus.SUCCEEDED
         self._end(status, progress, "INCOMPLETE" if progress.incomplete else None, progress.incomplete)
         return status
 
-    def _load(self, connection: Connection) -> tuple[Row[Any], Row[Any] | None]:
-        batch = ing_task_run_batch.c
+    def _load(self, connection: Connection) -> tuple[Row[Any], Row[Any] | None, LastRun | None]:
+        batch, run = ing_task_run_batch.c, ing_task_run.c
         mine = select(ing_plan_slice).where(ing_plan_slice.c.id == self.leased.slice_id)
         last = select(ing_task_run_batch).where(batch.task_id == self.leased.task_id).order_by(batch.id.desc()).limit(1)
-        return connection.execute(mine).one(), connection.execute(last).one_or_none()
+        batch_row = connection.execute(last).one_or_none()
+        if batch_row is None:
+            return connection.execute(mine).one(), None, None
+        before = (run.task_id == self.leased.task_id) & (run.attempt_no < self.leased.attempt_no)
+        runs = select(run.status_code, run.checkpoint).where(before).order_by(run.attempt_no.desc()).limit(1)
+        ended = connection.execute(runs).one()
+        last_run = LastRun(RunStatus(ended.status_code), (ended.checkpoint or {}).get("afterBatch"))
+        return connection.execute(mine).one(), batch_row, last_run
 
     def _begin_again_or_note(self, slice_spec: Mapping[str, Any], progress: Progress, reason: str) -> Progress:
         if progress.passes_of_this_run < MAX_PASSES:
@@ -148,9 +182,61 @@ class TaskRun:
         spec = self.snapshot.spec
         if spec.operation is Operation.UPDATE or not exceeds_cap(spec.pagination, facts.total):
             return False
-        total, now = facts.total or 0, self.clock()
+        drafts, stats, now = split_slice(spec, slice_spec), {"total": facts.total}, self.clock()
         return transact(
-            self.engine, lambda connection: split_task(connection, spec, self.leased, slice_spec, total, now)
+            self.engine, lambda connection: split_task(connection, self.leased, drafts, stats=stats, now=now)
+        )
+
+    def _end_early(
+        self, slice_spec: Mapping[str, Any], progress: Progress, fetched: FetchedBatch, began_at: datetime
+    ) -> _Ended | None:
+        """Cuts the rest of the slice, or lets it wait for its next run; None where this run goes on."""
+        counts, spec, position = progress.counts, self.snapshot.spec, progress.position
+        assert position is not None, "there is a next page"
+        use = RunUse(counts["reqCount"] + counts["retryCount"], counts["429Count"], self.clock() - began_at)
+        over_budget = used_up(slice_spec["budget"], use, times=progress.pass_no)
+        is_update = spec.operation is Operation.UPDATE
+        asked_for = None if is_update else spec.pagination.page_size
+        page = PageSize(fetched.facts.items, fetched.counts["bytes"], asked_for)
+        why = reslicing_for(page, use, over_budget)
+        if why is not None and self._is_cut(slice_spec, progress, position, why):
+            return _Ended(TaskStatus.SUCCEEDED)
+        return None if over_budget is None else _Ended(self._pause(progress, over_budget))
+
+    def _is_cut(
+        self, slice_spec: Mapping[str, Any], progress: Progress, following: PagePosition, why: Reslicing
+    ) -> bool:
+        share = progress.items_of_pass / progress.total if progress.total else None
+        drafts = rest_in_parts(self.snapshot.spec, slice_spec, following, why, share)
+        stats, now = run_stats(progress), self.clock()
+        is_cut = transact(
+            self.engine,
+            lambda connection: split_task(
+                connection, self.leased, drafts, stats=stats, now=now, reason=f"the rest was cut in two: {why.reason}"
+            ),
+        )
+        if is_cut:
+            _log.warning("the rest of task %d was cut in two: %s", self.leased.task_id, why.reason)
+        return is_cut
+
+    def _pause(self, progress: Progress, over_budget: str) -> TaskStatus | None:
+        """The task makes room for others that wait, and goes on after its last batch."""
+        now, pages = self.clock(), progress.batches_of_this_run
+        error = f"{over_budget}: after {pages} {'page' if pages == 1 else 'pages'} the task waits for its next turn"
+        _log.info("task %d: %s", self.leased.task_id, error)
+        return transact(
+            self.engine,
+            lambda connection: put_back(
+                connection,
+                self.leased,
+                now=now,
+                not_before=now,
+                stats=run_stats(progress),
+                error_code=BUDGET_USED_UP,
+                error=error,
+                run_status=RunStatus.PARTIAL,
+                checkpoint=checkpoint(progress),
+            ),
         )
 
     def _note_incomplete(self, progress: Progress, facts: PageFacts) -> None:
@@ -168,7 +254,8 @@ class TaskRun:
 
     def _commit(
         self, slice_spec: Mapping[str, Any], progress: Progress, fetched: FetchedBatch, asked_at: datetime
-    ) -> None:
+    ) -> bool:
+        """Whether somebody wants the task stopped by now."""
         position = progress.position
         assert position is not None, "a page was fetched"
         following = self._following(slice_spec, position, fetched.facts)
@@ -189,6 +276,7 @@ class TaskRun:
             total=fetched.facts.total,
             items_of_pass=progress.items_of_pass + fetched.facts.items,
             page_hash=fetched.page_hash,
+            incomplete=progress.incomplete,
         )
         now = self.clock()
         committed = transact(
@@ -210,6 +298,7 @@ class TaskRun:
         progress.counts.update(vars(committed.counts))
         times = [record.updated_at for record in fetched.records if record.updated_at is not None]
         progress.observed_max = max([*times, *([progress.observed_max] if progress.observed_max else [])], default=None)
+        return committed.cancel_requested_at is not None
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
@@ -222,24 +311,25 @@ class TaskRun:
             ),
         )
 
-    def _stop(self, progress: Progress) -> None:
-        now = self.clock()
-        transact(
+    def _stop(self, progress: Progress, *, is_between_pages: bool = True) -> TaskStatus | None:
+        """Gives the task back; one that somebody cancelled is over."""
+        now, place = self.clock(), checkpoint(progress) if is_between_pages else None
+        return transact(
             self.engine,
-            lambda connection: put_back(connection, self.leased, now=now, not_before=now, stats=run_stats(progress)),
+            lambda connection: put_back(
+                connection, self.leased, now=now, not_before=now, stats=run_stats(progress), checkpoint=place
+            ),
         )
 
     def _fail(self, error: ResponseError) -> TaskStatus | None:
         """Waits and tries again what may pass; what will not pass ends the task and says why."""
         progress = error.progress if isinstance(error, FetchFailed) else Progress(None)
         if error.code == CANCELLED:
-            self._stop(progress)
-            return None
+            return self._stop(progress, is_between_pages=False)
         _log.warning("task %d: %s %s: %s", self.leased.task_id, error.level, error.code, error)
         attempts = 1 if progress.batches_of_this_run else 1 + read(self.engine, self._failed_before)
         if error.level is ErrorLevel.TRANSIENT and attempts < MAX_ATTEMPTS:
-            self._wait(error, progress, attempts)
-            return None
+            return self._wait(error, progress, attempts)
         status = TaskStatus.PARTIAL if error.level is ErrorLevel.TRANSIENT else TaskStatus.FAILED
         if error.level is ErrorLevel.FATAL:
             self._block(error)
@@ -258,12 +348,12 @@ class TaskRun:
         fruitless = (row.status_code == RunStatus.FAILED and (row.stats or {}).get("pagesVisited") == 0 for row in rows)
         return sum(itertools.takewhile(bool, fruitless))
 
-    def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> None:
+    def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> TaskStatus | None:
         now = self.clock()
         not_before = error.not_before or now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempts - 1))
         again = f"attempt {attempts + 1} of {MAX_ATTEMPTS}, not before {not_before:%F %T} UTC"
         _log.warning("task %d is tried again: %s", self.leased.task_id, again)
-        transact(
+        return transact(
             self.engine,
             lambda connection: put_back(
                 connection,

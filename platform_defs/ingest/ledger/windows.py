@@ -64,6 +64,8 @@ class PlanReport:
     # slice number to records fetched, for a plot
     records_by_slice: Mapping[int, int] = field(default_factory=dict)
     unfinished: tuple[str, ...] = ()
+    # slices that became smaller ones while they were fetched, with the reasons
+    cuts: tuple[str, ...] = ()
 
 
 def window_states(
@@ -176,6 +178,7 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
         pages=len(batches),
         records_by_slice=dict(sorted(records.items())),
         unfinished=tuple(_describe_slice(row) for row in unfinished),
+        cuts=tuple(_describe_cut(cut) for cut in (plan.record_remarks or {}).get("cuts", ())),
     )
 
 
@@ -186,3 +189,7 @@ def _numbers(stats: Mapping[str, Any] | None) -> Sequence[tuple[str, int]]:
 def _describe_slice(row: Any) -> str:
     state = row.status_code or "not queued yet"
     return f"slice {row.slice_no}: {state}" + (f" ({row.last_error_msg})" if row.last_error_msg else "")
+
+
+def _describe_cut(cut: Mapping[str, Any]) -> str:
+    return f"slice {cut['slice']} became {' and '.join(map(str, cut['parts']))}: {cut['reason']}"

@@ -17,7 +17,11 @@ from platform_defs.ingest.spec.snapshot import duration_text, expr_proto_hash, i
 PAGES_PER_SLICE = 20
 PAGES_PER_PAGE_SLICE = 200
 MAX_SLICES_PER_PLAN = 1000
+# What one run of a slice may take before it makes room for others: several times the requests that were expected, or
+# the seed's figure where nothing is known. Two phases and repeated pages need more than one request a page.
 MAX_DURATION_S = 900
+MAX_REQUESTS = 800
+BUDGET_FACTOR = 4
 # What does not change what a slice fetches has no part in its signature.
 _UNSIGNED = ("telemetry", "budget")
 
@@ -89,19 +93,30 @@ def time_slice(
     return _draft(spec, SliceDimension.TIME, bounds, records=records, comment=comment)
 
 
-def id_slice(spec: Spec, bucket: int, ids: Sequence[str], *, number: int) -> SliceDraft:
+def id_slice(spec: Spec, bucket: int, ids: Sequence[str], *, number: int, comment: str = "") -> SliceDraft:
     """A slice of records to fetch again by their ids; `number` tells slices of one bucket apart."""
     bounds = {"id": {"hashBucket": bucket, "number": number, "ids": list(ids)}}
-    return _draft(spec, SliceDimension.ID, bounds, records=len(ids))
+    return _draft(spec, SliceDimension.ID, bounds, records=len(ids), comment=comment)
 
 
-def split_slice(spec: Spec, slice_spec: Mapping[str, Any]) -> list[SliceDraft]:
+def page_slice(spec: Spec, window: Window, first: int, last: int | None, *, comment: str = "") -> SliceDraft:
+    """A range of pages of a source that cannot filter by time, both ends included; None is whatever comes."""
+    time = {"from": instant_text(window.start), "to": instant_text(window.end)}
+    page = {"fromPage": first, "toPage": last, "pageSize": spec.pagination.page_size, "base1": spec.pagination.base1}
+    return _draft(spec, SliceDimension.PAGE, {"time": time, "page": page}, first_page=first, comment=comment)
+
+
+def split_slice(
+    spec: Spec,
+    slice_spec: Mapping[str, Any],
+    *,
+    comment: str = "split: the source has more records here than it lets one query page through",
+) -> list[SliceDraft]:
     """Two halves of a slice that holds too much: of its time, then of its ids; empty where it cannot be split."""
     bounds = slice_spec["bounds"]
     if slice_spec["dimension"] != SliceDimension.TIME:
         return []
     window = window_of(slice_spec)
-    comment = "split: the source has more records here than it lets one query page through"
     steps = window.size // smallest_size(spec)
     if steps >= 2 and "id" not in bounds:
         middle = window.start + steps // 2 * smallest_size(spec)
@@ -132,16 +147,11 @@ def ids_of(slice_spec: Mapping[str, Any]) -> list[str]:
 
 def _page_slices(spec: Spec, window: Window, estimate: Estimate) -> list[SliceDraft]:
     """Ranges of pages, for a source that cannot filter by time; the last range has no end, since pages may be added."""
-    time = {"from": instant_text(window.start), "to": instant_text(window.end)}
     first = 1 if spec.pagination.base1 else 0
     known = max(1, estimate.pages or 1)
     starts = list(range(first, first + known, PAGES_PER_PAGE_SLICE))[:MAX_SLICES_PER_PLAN]
     ends: list[int | None] = [*(start - 1 for start in starts[1:]), None]
-    drafts = []
-    for start, end in zip(starts, ends, strict=True):
-        page = {"fromPage": start, "toPage": end, "pageSize": spec.pagination.page_size, "base1": spec.pagination.base1}
-        drafts.append(_draft(spec, SliceDimension.PAGE, {"time": time, "page": page}, first_page=start))
-    return drafts
+    return [page_slice(spec, window, start, end) for start, end in zip(starts, ends, strict=True)]
 
 
 def _draft(
@@ -157,7 +167,6 @@ def _draft(
     page = (1 if spec.pagination.base1 else 0) if first_page is None else first_page
     skipped = page - (1 if spec.pagination.base1 else 0)
     initial = {"offset": skipped * size, "page": page, "token": spec.pagination.initial_token, "url": None}
-    requests = None if records is None or not size else ceil(records / size) + 1
     slice_spec = {
         "dimension": dimension,
         "bounds": dict(bounds),
@@ -168,7 +177,7 @@ def _draft(
         "pagination": {"type": spec.pagination.type, "initial": initial},
         "window": {"safetyLag": duration_text(spec.window.safety_lag), "watermarkKey": spec.window.watermark_key},
         "budget": {
-            "maxRequests": requests,
+            "maxRequests": _most_requests(spec, dimension, records),
             "maxDurationSec": MAX_DURATION_S,
             "priority": PRIORITIES[spec.operation],
         },
@@ -179,6 +188,16 @@ def _draft(
     signed = {name: value for name, value in slice_spec.items() if name not in _UNSIGNED}
     identity = [spec.provenance_code, spec.endpoint_name, spec.operation, expr_hash, signed]
     return SliceDraft(slice_spec, canonical_hash(identity), snapshot, expr_hash)
+
+
+def _most_requests(spec: Spec, dimension: SliceDimension, records: int | None) -> int:
+    """Far above what is expected, and never below a slice of the usual size: an estimate may be wrong."""
+    by_ids = dimension is SliceDimension.ID
+    size = spec.batching.id_batch_size if by_ids else spec.pagination.page_size
+    if records is None or not size:
+        return MAX_REQUESTS
+    of_page = 1 + (ceil(size / spec.batching.id_batch_size) if spec.two_phase and not by_ids else 0)
+    return BUDGET_FACTOR * of_page * max(PAGES_PER_SLICE, ceil(records / size) + 1)
 
 
 def _expected_records(window: Window, estimate: Estimate) -> int | None:

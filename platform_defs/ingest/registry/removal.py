@@ -12,6 +12,7 @@ from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import (
     ing_endpoint_block,
     ing_outbox,
+    ing_partition_limit,
     ing_plan,
     ing_plan_slice,
     ing_record,
@@ -28,7 +29,8 @@ from platform_defs.store.tables.registry import reg_provenance
 from platform_defs.work.definition_versions import bump
 
 _LEDGER: tuple[Table, ...] = (
-    *(ing_record, ing_record_quarantine, ing_signal, ing_endpoint_block, ing_cursor_event, ing_cursor),
+    *(ing_record, ing_record_quarantine, ing_signal, ing_endpoint_block, ing_partition_limit),
+    *(ing_cursor_event, ing_cursor),
     *(ing_task_run_batch, ing_task_run, ing_task, ing_plan_slice, ing_plan, ing_schedule_instance),
 )
 

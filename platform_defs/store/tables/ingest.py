@@ -116,6 +116,8 @@ ing_task = Table(
     Column("scheduled_at", Instant, nullable=False, server_default=utc_now()),
     Column("started_at", Instant),
     Column("finished_at", Instant),
+    # an operator wants it stopped: whoever works on it ends it after its next batch
+    Column("cancel_requested_at", Instant),
     Column("correlation_id", Str(128)),
     version(),
     created_at(),
@@ -272,6 +274,20 @@ ing_endpoint_block = Table(
     reference("task_id"),
     Column("blocked_at", Instant, nullable=False),
     PrimaryKeyConstraint("provenance_code", "endpoint_name"),
+)
+
+# Partitions in which fewer slices run at a time than their tasks say, because their source had trouble a moment ago.
+ing_partition_limit = Table(
+    "ing_partition_limit",
+    metadata,
+    provenance(),
+    Column("endpoint_name", CODE, nullable=False),
+    operation(),
+    Column("max_concurrent", Integer, nullable=False),
+    Column("reason", LongText, nullable=False),
+    Column("lowered_at", Instant, nullable=False),
+    Column("holds_until", Instant, nullable=False),
+    PrimaryKeyConstraint("provenance_code", "endpoint_name", "operation_code"),
 )
 
 ing_record_quarantine = Table(
