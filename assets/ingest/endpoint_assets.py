@@ -20,7 +20,7 @@ from dagster import (
 from assets.ingest.names import COMPLETE, GROUP, PLAN_TAG, asset_key, op_name, plan_tag_of
 from assets.ingest.partitions import bucket_partitions, window_partitions
 from assets.ingest.reports import materialization, partition_of
-from platform_defs.ingest.codes import Operation, Trigger
+from platform_defs.ingest.codes import Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import IngestError
 from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor
@@ -52,6 +52,8 @@ AGAIN = {
     Operation.BACKFILL: "Materialise it again, for example with 'failed and missing' of the backfill.",
     Operation.UPDATE: "Materialise it again; records that somebody asked for are tried again after 15 minutes.",
 }
+# What to do about one that somebody cancelled.
+BEGIN_ANEW = "It stays cancelled until somebody materialises it, which begins it anew."
 
 
 def window_asset(compiled: CompiledSpec) -> AssetsDefinition:
@@ -123,6 +125,8 @@ def complete_outcome(found: Sequence[WindowState], waits_for: str | None) -> dic
 def _first_reason(found: Sequence[WindowState]) -> str:
     """With what to do: each window's own reason is in the metadata."""
     reason = next((f"{state.reason}. " for state in found if state.reason), "")
+    if all(state.status is PlanStatus.CANCELLED for state in found):
+        return f"{reason}{BEGIN_ANEW}"
     return f"{reason}Materialise it again; harvest windows are also tried again by themselves after 15 minutes."
 
 
@@ -161,7 +165,9 @@ def _fail_if_incomplete(environment: IngestEnvironment, spec: Spec, results: Seq
     if not missing:
         return
     reasons = "; ".join(f"{partition_of(each.report, spec)}: {_reason(each)}" for each in missing[:10])
-    advice = why_not_asked(environment.engine, spec.provenance_code, spec.endpoint_name) or AGAIN[spec.operation]
+    is_cancelled = all(each.report.status is PlanStatus.CANCELLED for each in missing)
+    advice = BEGIN_ANEW if is_cancelled else AGAIN[spec.operation]
+    advice = why_not_asked(environment.engine, spec.provenance_code, spec.endpoint_name) or advice
     count = f"{len(missing)} of {len(results)} partitions are incomplete"
     raise Failure(f"{count}: {reasons}. {advice}", allow_retries=False)
 

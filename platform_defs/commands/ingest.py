@@ -25,6 +25,7 @@ from platform_defs.ingest.materialisation import (
     materialise_bucket,
     materialise_windows,
 )
+from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans, count_cancelled, count_stopping
 from platform_defs.ingest.planning.schedule import TriggerContext
 from platform_defs.ingest.planning.signals import ask_again
 from platform_defs.ingest.planning.wanted_windows import parse_instant, wanted_windows
@@ -127,13 +128,18 @@ def status(as_json: bool) -> None:
     with open_database() as engine:
         tasks, blocks = count_tasks(engine, states=(*OPEN_STATES, *GIVEN_UP)), list_blocks(engine)
         paused = [code for code in paused_sources(engine) if any(key[0] == code for key in tasks)]
+        cancelled, stopping = count_cancelled(engine), count_stopping(engine)
     if as_json:
         rows = [
             dict(zip(("source", "endpoint", "operation", "status", "tasks"), (*key, n), strict=True))
             for key, n in tasks.items()
         ]
         stopped = [{"source": b.provenance_code, "endpoint": b.endpoint_name, "reason": b.reason} for b in blocks]
-        click.echo(json.dumps({"tasks": rows, "blocked": stopped, "paused": paused}))
+        taken_back = [
+            {"source": s, "endpoint": e, "operation": o, "partitions": count} for (s, e, o), count in cancelled.items()
+        ]
+        found = {"tasks": rows, "blocked": stopped, "paused": paused, "cancelled": taken_back, "stopping": stopping}
+        click.echo(json.dumps(found))
         return
     if tasks:
         lines = [(f"{s}/{e}", o.lower(), state.lower(), count) for (s, e, o, state), count in sorted(tasks.items())]
@@ -144,7 +150,12 @@ def status(as_json: bool) -> None:
         click.echo(str(block))
     for code in paused:
         click.echo(f"{code} is not active: its tasks wait until it is")
-    if not tasks and not blocks:
+    for (source, name, operation), count in sorted(cancelled.items()):
+        what = "buckets" if operation == Operation.UPDATE else "windows"
+        click.echo(f"{source}/{name}: cancelled {operation.lower()} {what}: {count}; running one again begins it anew")
+    if stopping:
+        click.echo(f"{stopping} cancelled {'task ends' if stopping == 1 else 'tasks end'} after the next page")
+    if not tasks and not blocks and not cancelled:
         click.echo("no task waits or was given up, and no endpoint is blocked")
 
 
@@ -166,6 +177,59 @@ def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
     print_rows(lines, as_json=as_json, nothing="no window is open")
     if found:
         raise click.exceptions.Exit(1)
+
+
+@command.command("cancel")
+@click.argument("code")
+@click.argument("endpoint")
+@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True)
+@click.option("--from", "start", metavar="T", help="Windows that end after this time (UTC).")
+@click.option("--to", "end", metavar="T", help="Windows that begin before this time (UTC).")
+@click.option("--bucket", type=click.IntRange(0), help="With update: this bucket.")
+@click.option("--plan", "plan_key", metavar="KEY", help="This plan alone, as `platform ingest windows` names it.")
+@click.option("--all", "everything", is_flag=True, help="All open windows or buckets of the operation.")
+@click.option("--reason", help="Why, for those who look at it later.")
+@json_option
+def cancel(
+    code: str,
+    endpoint: str,
+    operation: str,
+    start: str | None,
+    end: str | None,
+    bucket: int | None,
+    plan_key: str | None,
+    everything: bool,
+    reason: str | None,
+    as_json: bool,
+) -> None:
+    """Take back windows or buckets that are not complete. Their records stay.
+
+    What waits is not fetched, what is being fetched ends after its next page. Running or materialising a window again
+    begins it anew; until then it stays cancelled.
+    """
+    _refuse_options_of_others(Operation(operation.upper()), start or end, bucket)
+    if not everything and not (start or end or plan_key) and bucket is None:
+        raise click.UsageError("say which: --from and --to, --bucket, --plan or --all")
+    choice = PlanChoice(
+        None if start is None else parse_instant(start, "--from"),
+        None if end is None else parse_instant(end, "--to"),
+        bucket,
+        plan_key,
+    )
+    with open_database() as engine:
+        found = cancel_plans(engine, code, endpoint, Operation(operation.upper()), choice, reason=reason, now=utc_now())
+        if not found:
+            # a name that is misspelt; the tasks of a source that is not active can be taken back too
+            _begin(engine, code, endpoint)
+            what = "bucket" if operation.upper() == Operation.UPDATE else "window"
+            raise PlanError(f"{code}/{endpoint} has no open {operation} {what} like that: nothing was cancelled")
+    lines = [
+        {"partition": one.name, "taken_back": one.taken_back, "stopping": one.stopping, "plan": one.plan_key}
+        for one in found
+    ]
+    print_rows(lines, as_json=as_json, nothing="")
+    if not as_json and any(one.stopping for one in found):
+        click.echo("tasks that are stopping end after their next page: `platform ingest status` says when they have")
 
 
 @command.command("replay")

@@ -73,6 +73,7 @@ class PlanStatus(StrEnum):
     FAILED = "FAILED"
     # every slice is done: the window counts for the watermark
     COMPLETED = "COMPLETED"
+    # an operator took it back, or another generation has taken its place
     CANCELLED = "CANCELLED"
 
     @property
@@ -87,6 +88,8 @@ class SliceStatus(StrEnum):
     FAILED = "FAILED"
     # replaced by smaller slices of the same plan, which count in its place
     SPLIT = "SPLIT"
+    # its plan was cancelled before it had a task
+    CANCELLED = "CANCELLED"
 
 
 class TaskStatus(StrEnum):

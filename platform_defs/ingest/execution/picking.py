@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, false, func, or_, select, update
 
-from platform_defs.ingest.codes import TaskStatus
+from platform_defs.ingest.codes import RunStatus, TaskStatus
 from platform_defs.store.chunks import chunks
 from platform_defs.store.driver import Prepared
 from platform_defs.store.engine import has_one_writer
-from platform_defs.store.tables.ingest import ing_endpoint_block, ing_task
+from platform_defs.store.tables.ingest import ing_endpoint_block, ing_task, ing_task_run
 from platform_defs.store.tables.registry import reg_provenance
 from platform_defs.store.types import utc_now
 
@@ -76,6 +76,21 @@ _RETURN = Prepared(
         status_code=case((_task.cancel_requested_at.is_not(None), TaskStatus.CANCELLED), else_=TaskStatus.QUEUED),
         lease_owner=None,
         leased_until=None,
+        updated_at=utc_now(),
+    )
+)
+# Of tasks that wait again the next attempt ends the abandoned run; those that are cancelled have none.
+_END_RUNS = Prepared(
+    update(ing_task_run)
+    .where(
+        ing_task_run.c.task_id.in_(bindparam("ids", expanding=True)),
+        ing_task_run.c.status_code == RunStatus.RUNNING,
+        select(_task.id).where(_task.id == ing_task_run.c.task_id, _task.status_code == TaskStatus.CANCELLED).exists(),
+    )
+    .values(
+        status_code=RunStatus.CANCELLED,
+        finished_at=bindparam("now"),
+        error="its executor let the lease run out",
         updated_at=utc_now(),
     )
 )
@@ -146,6 +161,7 @@ def return_expired(connection: Connection, now: datetime) -> None:
     found = [task_id for (task_id,) in _EXPIRED.run(connection, {"now": now}).rows]
     if found:
         _RETURN.run(connection, {"ids": found, "now": now})
+        _END_RUNS.run(connection, {"ids": found, "now": now})
 
 
 def pick_tasks(

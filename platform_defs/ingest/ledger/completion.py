@@ -12,7 +12,9 @@ def close_plan_if_done(connection: Connection, plan_id: int) -> PlanStatus | Non
     To be called in the transaction that ends a task. Slices that were split count by their parts, which are slices of
     the same plan. The plan's row is locked first: of two tasks that end at the same moment the later one sees both.
     """
-    connection.execute(select(ing_plan.c.id).where(ing_plan.c.id == plan_id).with_for_update()).one()
+    mine = select(ing_plan.c.status_code).where(ing_plan.c.id == plan_id)
+    if connection.execute(mine.with_for_update()).scalar_one() == PlanStatus.CANCELLED:
+        return None
     task, piece = ing_task.c, ing_plan_slice.c
     query = (
         select(task.status_code, func.count())

@@ -56,19 +56,34 @@ def count_tasks(
 
 
 def buckets_with_signals(engine: Engine, provenance_code: str, endpoint_name: str, buckets: int) -> list[int]:
-    """Update buckets in which somebody asked for a record."""
+    """Update buckets in which somebody asked for a record; not those that were cancelled since then."""
     signal = ing_signal.c
     bucket = (signal.id_number % buckets).label("bucket")
     query = (
-        select(bucket)
+        select(bucket, func.max(signal.requested_at, type_=signal.requested_at.type))
         .where(
             signal.provenance_code == provenance_code,
             signal.endpoint_name == endpoint_name,
             signal.status_code == "OPEN",
         )
-        .distinct()
+        .group_by(bucket)
     )
-    return sorted(read(engine, lambda connection: connection.execute(query).scalars().all()))
+    asked = {row[0]: row[1] for row in read(engine, lambda connection: connection.execute(query).all())}
+    cancelled = _cancelled_buckets(engine, provenance_code, endpoint_name) if asked else {}
+    return sorted(number for number, at in asked.items() if number not in cancelled or at > cancelled[number])
+
+
+def _cancelled_buckets(engine: Engine, provenance_code: str, endpoint_name: str) -> dict[int, datetime]:
+    """Buckets whose newest plan was cancelled, and when."""
+    plan = ing_plan.c
+    query = select(plan.slice_params, plan.status_code, plan.updated_at).where(
+        plan.provenance_code == provenance_code,
+        plan.endpoint_name == endpoint_name,
+        plan.operation_code == Operation.UPDATE,
+    )
+    rows = read(engine, lambda connection: connection.execute(query.order_by(plan.id)).all())
+    newest = {row.slice_params["bucket"]: row for row in rows}
+    return {bucket: row.updated_at for bucket, row in newest.items() if row.status_code == PlanStatus.CANCELLED}
 
 
 def buckets_begun_since(engine: Engine, provenance_code: str, endpoint_name: str, since: datetime) -> set[int]:

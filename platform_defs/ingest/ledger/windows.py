@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, case, func, select
 
 from platform_defs.ingest.codes import BatchStatus, Operation, PlanStatus, SliceStatus, TaskStatus
 from platform_defs.ingest.errors import PlanError
@@ -84,12 +84,15 @@ def window_states(
         .group_by(table.window_from, table.window_to)
     )
     columns = (table.id, table.plan_key, table.status_code, table.window_from, table.window_to, table.updated_at)
-    query = select(*columns).where(table.id.in_(newest))
+    # of few, because a plan's remarks may be long
+    remarks = case((table.status_code == PlanStatus.CANCELLED, table.record_remarks)).label("remarks")
+    query = select(*columns, remarks).where(table.id.in_(newest))
     rows = read(engine, lambda connection: connection.execute(query).all())
     found = {}
     for row in sorted(rows, key=lambda each: each.window_from):
         window = Window(row.window_from, row.window_to)
-        found[window] = WindowState(window, row.id, row.plan_key, PlanStatus(row.status_code), row.updated_at)
+        status, cancelled = PlanStatus(row.status_code), (row.remarks or {}).get("cancelled")
+        found[window] = WindowState(window, row.id, row.plan_key, status, row.updated_at, cancelled)
     return found
 
 
@@ -111,7 +114,7 @@ def open_windows(
         and not _is_covered(state, complete)
     ]
     reasons = _reasons(engine, [state.plan_id for state in found[:MOST_REASONS]])
-    return [replace(state, reason=reasons.get(state.plan_id)) for state in found]
+    return [replace(state, reason=state.reason or reasons.get(state.plan_id)) for state in found]
 
 
 def _is_covered(state: WindowState, complete: Sequence[WindowState]) -> bool:

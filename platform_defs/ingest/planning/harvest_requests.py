@@ -41,6 +41,8 @@ def _to_fetch_again(
 def _is_wanted(state: WindowState | None, now: datetime) -> bool:
     if state is None:
         return True
+    if state.status is PlanStatus.CANCELLED:
+        return False  # until somebody materialises it
     return state.status is not PlanStatus.COMPLETED and state.changed_at < now - TRY_AGAIN_AFTER
 
 

@@ -97,7 +97,7 @@ def queue_pending_slices(engine: Engine, plan_id: int, now: datetime) -> int:
 
     def work(connection: Connection) -> int:
         plan = connection.execute(select(ing_plan).where(ing_plan.c.id == plan_id).with_for_update()).one()
-        return _queue_slices(connection, plan, now)
+        return 0 if plan.status_code == PlanStatus.CANCELLED else _queue_slices(connection, plan, now)
 
     return transact(engine, work)
 
@@ -187,6 +187,8 @@ def _plan(
         upsert(connection, ing_plan, [row], key=["plan_key"], update="nothing")
         query = select(ing_plan).where(ing_plan.c.plan_key == row["plan_key"]).with_for_update()
         plan = connection.execute(query).one()
+        if plan.status_code == PlanStatus.CANCELLED:
+            return _planned_work(connection, plan, continued=True, queued=0)
         if plan.status_code != PlanStatus.DRAFT:
             return _continue_plan(connection, plan, now)
         insert_slices(connection, plan, drafts, first_no=1)
