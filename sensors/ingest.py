@@ -30,7 +30,7 @@ from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoi
 from assets.ingest.partitions import bucket_partitions
 from assets.ingest.reports import is_partition, materialization, partition_of
 from platform_defs.ingest.codes import Operation
-from platform_defs.ingest.cursors.operations import read_watermark
+from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
 from platform_defs.ingest.execution.blocks import list_blocks, why_not_asked
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals, is_forgotten
@@ -231,7 +231,8 @@ def _report_completed(instance: DagsterInstance, engine: Engine, now: datetime) 
     for report in reports:
         spec = specs.get((report.provenance_code, report.endpoint_name, report.operation))
         if spec is not None and is_partition(report, spec):
-            instance.report_runless_asset_event(materialization(report, partition_of(report, spec)))
+            after = read_plan_cursor(engine, spec, report.plan_id)
+            instance.report_runless_asset_event(materialization(report, partition_of(report, spec), after=after))
         mark_reported(engine, [report.plan_id], now)
     return len(reports)
 

@@ -196,7 +196,7 @@ def _tell(context: AssetExecutionContext, environment: IngestEnvironment, spec: 
     if not result.is_complete:
         context.log.error(f"{partition} is incomplete: {_reason(result)}")
         return
-    before, after = result.watermark_before, result.watermark_after
+    before, after = result.cursor_before, result.cursor_after
     context.log_event(materialization(result.report, partition, before=before, after=after))
     mark_reported(environment.engine, [result.plan.plan_id], environment.clock())
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from sqlalchemy import Engine, select
 
 from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
-from platform_defs.ingest.cursors.operations import read_watermark
+from platform_defs.ingest.cursors.operations import read_plan_cursor
 from platform_defs.ingest.errors import EndpointBlocked, PlanError, SpecError
 from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor, OpenSource, utc_now
@@ -49,8 +49,9 @@ class PartitionResult:
     bucket: int | None
     plan: PlannedWork
     report: PlanReport
-    watermark_before: datetime | None = None
-    watermark_after: datetime | None = None
+    # the cursor that the operation moves: a harvest's watermark, or that of the backfill or update alone
+    cursor_before: datetime | None = None
+    cursor_after: datetime | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -96,16 +97,16 @@ def materialise_windows(
             )
         ]
     }
-    before = read_watermark(environment.engine, compiled.spec)
+    before = {plan_id: read_plan_cursor(environment.engine, compiled.spec, plan_id) for plan_id in planned}
     results: list[PartitionResult] = []
 
     def tell(plan_id: int) -> None:
         window, plan = planned[plan_id]
-        after = read_watermark(environment.engine, compiled.spec)
+        after = read_plan_cursor(environment.engine, compiled.spec, plan_id)
         report = plan_report(environment.engine, plan_id)
         # only now: what the database could not answer is asked for once more at the end
         del planned[plan_id]
-        results.append(PartitionResult(window, None, plan, report, before, after))
+        results.append(PartitionResult(window, None, plan, report, before[plan_id], after))
         on_result(results[-1])
 
     _drain(environment, list(planned), tell, executor)
@@ -141,8 +142,10 @@ def materialise_bucket(
         trigger=context.trigger,
         now=now,
     )
+    before = read_plan_cursor(environment.engine, compiled.spec, plan.plan_id)
     _drain(environment, [plan.plan_id], lambda plan_id: None, executor)
-    return PartitionResult(None, bucket, plan, plan_report(environment.engine, plan.plan_id))
+    after = read_plan_cursor(environment.engine, compiled.spec, plan.plan_id)
+    return PartitionResult(None, bucket, plan, plan_report(environment.engine, plan.plan_id), before, after)
 
 
 def _begin(

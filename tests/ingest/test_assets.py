@@ -102,6 +102,20 @@ def test_a_window_is_materialised_with_its_counts_and_a_second_time_fetched_agai
     assert all(row.reported_at is not None for row in rows_of(engine, ing_plan))
 
 
+def test_a_backfill_shows_its_own_cursor_and_not_the_watermark_of_the_harvest(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    source = MemorySource(SPEC.pagination, [item(n, GRID.window(n).start) for n in range(3)])
+    assert materialised(engine, SPEC, source, instance, "2026-01-01", "2026-01-03").success
+    backfill = replace(SPEC, operation=Operation.BACKFILL)
+    assert materialised(engine, backfill, source, instance, "2026-01-02").success
+    [record] = records_of(instance, AssetKey(["ingest", "made_up", "items", "backfill"])).values()
+    assert record.metadata["cursor after"].value == GRID.window(1).start.timestamp(), "it goes back from its end"
+    assert "cursor before" not in record.metadata, "it had none before it began"
+    harvested = records_of(instance, AssetKey(["ingest", "made_up", "items", "harvest"]))["2026-01-03"]
+    assert harvested.metadata["cursor after"].value == GRID.window(2).end.timestamp()
+
+
 def test_of_many_windows_the_failed_one_fails_the_run_and_the_others_stay_materialised(
     engine: Engine, instance: DagsterInstance
 ) -> None:

@@ -50,7 +50,7 @@ def test_each_window_is_told_of_once_when_it_is_over(engine: Engine) -> None:
     assert sorted(result.window for result in told if result.window) == windows
     assert results == told
     assert {result.report.totals["inserted"] for result in results} == {1}
-    assert results[-1].watermark_after == windows[-1].end
+    assert results[-1].cursor_after == windows[-1].end
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -83,7 +83,7 @@ def test_a_window_that_fails_leaves_the_others_complete(engine: Engine) -> None:
     }
     [failed] = [result for result in results if not result.is_complete]
     assert failed.report.unfinished == ("slice 1: FAILED (no)",)
-    assert failed.watermark_after == windows[0].end
+    assert failed.cursor_after == windows[0].end
 
 
 def test_a_window_that_completes_while_the_database_does_not_answer_is_told_of_later(

@@ -26,6 +26,21 @@ def harvest_identity(spec: Spec) -> CursorIdentity:
     return CursorIdentity(spec.provenance_code, Operation.HARVEST, spec.window.watermark_key, *namespace)
 
 
+def plan_identity(spec: Spec, plan_id: int) -> CursorIdentity:
+    """The cursor that a plan moves: the endpoint's watermark, or that of a backfill or an update alone."""
+    if spec.operation is Operation.HARVEST:
+        return harvest_identity(spec)
+    key = REFRESHED_KEY if spec.operation is Operation.UPDATE else spec.window.watermark_key
+    namespace = cursor_namespace(spec.operation, spec.endpoint_name, plan_id)
+    return CursorIdentity(spec.provenance_code, spec.operation, key, *namespace)
+
+
+def read_plan_cursor(engine: Engine, spec: Spec, plan_id: int) -> datetime | None:
+    """Where the plan's own cursor stands; None before it has moved."""
+    cursor = read_cursor(engine, plan_identity(spec, plan_id))
+    return None if cursor is None else cursor.normalized_instant
+
+
 def read_watermark(engine: Engine, spec: Spec) -> datetime | None:
     cursor = read_cursor(engine, harvest_identity(spec))
     return None if cursor is None else cursor.normalized_instant
@@ -89,9 +104,8 @@ def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, lineage: Linea
     reached = plan.window_from if complete else contiguous_start(plan.window_to, windows)
     if reached == plan.window_to:
         return False
-    namespace = cursor_namespace(Operation.BACKFILL, spec.endpoint_name, plan.id)
     advance = Advance(
-        CursorIdentity(spec.provenance_code, Operation.BACKFILL, spec.window.watermark_key, *namespace),
+        plan_identity(spec, plan.id),
         CursorType.TIME,
         Direction.BACKFILL,
         instant=reached,
@@ -107,9 +121,8 @@ def _advance_update(engine: Engine, plan: Row[Any], spec: Spec, now: datetime, l
     """When a bucket is done: by when all of its records that were due had been looked at again."""
     if PlanStatus(plan.status_code) is not PlanStatus.COMPLETED:
         return False
-    namespace = cursor_namespace(Operation.UPDATE, spec.endpoint_name, plan.id)
     advance = Advance(
-        CursorIdentity(spec.provenance_code, Operation.UPDATE, REFRESHED_KEY, *namespace),
+        plan_identity(spec, plan.id),
         CursorType.TIME,
         Direction.FORWARD,
         instant=now,

@@ -37,7 +37,7 @@ def test_a_window_is_harvested_completely_and_once(engine: Engine, demo: DemoCli
     assert result.is_complete, result.report
     assert stored_ids(engine, code) == ids_of_truth(demo.records(DAY.start, DAY.end), code)
     assert result.report.totals["inserted"] == 100
-    assert result.watermark_after is None or result.watermark_after >= DAY.start
+    assert result.cursor_after is None or result.cursor_after >= DAY.start
     assert demo.requests()["byPath"] == (
         {"/entrez/eutils/esearch.fcgi": 4, "/entrez/eutils/esummary.fcgi": 4} if "pubmed" in code else {"/works": 4}
     )

@@ -4,12 +4,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from platform_defs.http_door.door import Door
 from platform_defs.ingest.codes import AuthType, ErrorLevel, Location, PaginationType
@@ -17,6 +17,7 @@ from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.source import Fetched
 from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
 from platform_defs.ingest.spec.model import AuthSpec, RequestParam, Spec
+from platform_defs.ingest.transport import credentials
 from platform_defs.ingest.transport.http_source import HttpSource, rate_key
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.store.engine import transact
@@ -239,6 +240,40 @@ def test_a_secret_that_is_not_set_is_fatal_and_names_its_reference(engine: Engin
     error = refused(replace(paged_spec(), auth=auth), engine, lambda request: httpx.Response(200, json=GOOD))
     assert (error.level, error.code) == (ErrorLevel.FATAL, "NO_SECRET")
     assert "MADE_UP_KEY" in str(error)
+
+
+def test_a_reference_that_was_changed_in_the_registry_is_used_by_plans_that_stand(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MADE_UP_KEY", "old")
+    monkeypatch.setenv("NEW_KEY", "new")
+    monkeypatch.setattr(credentials, "REREAD_S", 0.0)
+    row = credential(engine, location_code="QUERY")
+    auth = AuthSpec(AuthType.API_KEY, Location.QUERY, "api_key", row, "cred", required=True)
+    sent: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.url.params["api_key"])
+        return httpx.Response(200, json=GOOD)
+
+    def replace_by(after: timedelta, **values: Any) -> None:
+        """As a load does: the row that holds ends, and another one begins."""
+        ends = update(reg_prov_credential).where(reg_prov_credential.c.effective_to.is_(None))
+        transact(engine, lambda connection: connection.execute(ends.values(effective_to=NOW + after)))
+        if values:
+            credential(engine, location_code="QUERY", effective_from=NOW + after, **values)
+
+    with opened(replace(paged_spec(), auth=auth), engine, answer) as source:
+        fetch(source)
+        replace_by(timedelta(hours=1), secret_ref="env:NEW_KEY")
+        fetch(source)
+    with opened(replace(paged_spec(), auth=auth), engine, answer) as source:
+        fetch(source)  # another executor, which begins now
+        replace_by(timedelta(hours=2), auth_type_code="BEARER", secret_ref="env:MADE_UP_KEY")
+        fetch(source)  # sent in another way, which is not the plan's
+        replace_by(timedelta(hours=3))
+        fetch(source)  # removed: the plan goes on to its end with what it has
+    assert sent == ["old", "new", "new", "new", "new"]
 
 
 @pytest.mark.parametrize(("status", "level"), [(503, ErrorLevel.TRANSIENT), (400, ErrorLevel.FATAL)])
