@@ -142,6 +142,12 @@ class Settings(BaseSettings):
         le=MAX_DAYS,
         description="Days that ended tasks, finished deliveries and finished work are kept; 0 means for ever",
     )
+    ingest_retention_days: int = Field(
+        90,
+        ge=0,
+        le=MAX_DAYS,
+        description="Days that batches of ended ingest plans and events of cursors are kept; 0 means for ever",
+    )
     chain_retention_days: int = Field(
         90, ge=0, le=MAX_DAYS, description="Days that ended runs of chains and their audit are kept; 0 means for ever"
     )

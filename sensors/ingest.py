@@ -29,6 +29,7 @@ from assets.ingest.loading import load_endpoints
 from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag, op_name
 from assets.ingest.partitions import bucket_partitions
 from assets.ingest.reports import is_partition, materialization, partition_of
+from assets.ingest.retention import ingest_retention
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
 from platform_defs.ingest.execution.blocks import list_blocks, why_not_asked
@@ -131,9 +132,17 @@ def definitions() -> Definitions:
         default_status=DefaultSensorStatus.RUNNING,
         description=keep_ingest_going.__doc__,
     )(keep_ingest_going)
+    nightly = ScheduleDefinition(
+        name="ingest_retention_nightly",
+        description="For the platform itself: every night, forgets batches and cursor events that ended long ago.",
+        job=ingest_retention,
+        cron_schedule="51 3 * * *",
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+    )
     compiled = [found for endpoint in load_endpoints() for found in endpoint.specs.values()]
     if not compiled:
-        return Definitions(sensors=[upkeep])
+        return Definitions(sensors=[upkeep], schedules=[nightly])
     selection = AssetSelection.groups(GROUP)
     loaded = {asset_key(*_names(each.spec)): each.spec for each in compiled}
 
@@ -150,7 +159,7 @@ def definitions() -> Definitions:
     updates = [
         each.spec for each in compiled if each.spec.operation is Operation.UPDATE and each.spec.detail is not None
     ]
-    return Definitions(sensors=[upkeep, planner], schedules=[staleness_schedule(spec) for spec in updates])
+    return Definitions(sensors=[upkeep, planner], schedules=[nightly, *(staleness_schedule(spec) for spec in updates)])
 
 
 def _names(spec: Spec) -> tuple[str, str, Operation]:

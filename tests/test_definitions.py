@@ -19,6 +19,7 @@ JOBS = [
     "chains_retention",
     "dagster_retention",
     "ingest_drain",
+    "ingest_retention",
     "lineage_apply",
     "lineage_retention",
     "model_run",
@@ -39,6 +40,7 @@ SCHEDULES = [
     "arrivals_retention_nightly",
     "chains_retention_nightly",
     "dagster_retention_nightly",
+    "ingest_retention_nightly",
     "lineage_retention_nightly",
 ]
 RESOURCES = ["database", "graph", "http", "ingest", "model_execution"]

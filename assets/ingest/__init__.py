@@ -5,6 +5,7 @@ from dagster import AssetsDefinition, Definitions
 from assets.ingest.endpoint_assets import bucket_asset, complete_check, window_asset
 from assets.ingest.jobs import ingest_drain
 from assets.ingest.loading import load_endpoints
+from assets.ingest.retention import ingest_retention
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.spec.model import CompiledSpec
 
@@ -21,5 +22,5 @@ def definitions() -> Definitions:
     return Definitions(
         assets=[asset for _, asset in made],
         asset_checks=[complete_check(spec) for spec in windows],
-        jobs=[ingest_drain],
+        jobs=[ingest_drain, ingest_retention],
     )

@@ -32,11 +32,18 @@ def estimate_from_history(engine: Engine, provenance_code: str, endpoint_name: s
         plans = connection.execute(recent).all()
         if not plans:
             return Estimate()
-        totals = select(func.sum(batch.record_count), func.count()).where(
-            batch.plan_id.in_([each.id for each in plans]), batch.status_code == BatchStatus.SUCCEEDED
+        totals = (
+            select(batch.plan_id, func.sum(batch.record_count), func.count())
+            .where(batch.plan_id.in_([each.id for each in plans]), batch.status_code == BatchStatus.SUCCEEDED)
+            .group_by(batch.plan_id)
         )
-        records, pages = connection.execute(totals).one()
-        hours = sum((each.window_to - each.window_from) / timedelta(hours=1) for each in plans)
-        return Estimate(records_per_hour=float(records or 0) / hours, pages=int(pages) // len(plans))
+        counts = {plan_id: (int(records), int(pages)) for plan_id, records, pages in connection.execute(totals)}
+        # every complete window has a page: one without any is so old that its batches were deleted
+        known = [each for each in plans if each.id in counts]
+        if not known:
+            return Estimate()
+        hours = sum((each.window_to - each.window_from) / timedelta(hours=1) for each in known)
+        records, pages = (sum(column) for column in zip(*counts.values(), strict=True))
+        return Estimate(records_per_hour=float(records) / hours, pages=pages // len(known))
 
     return read(engine, look)
