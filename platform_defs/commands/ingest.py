@@ -16,6 +16,7 @@ from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import PlanError, SpecError
 from platform_defs.ingest.execution.blocks import list_blocks, paused_sources, unblock_endpoint, why_not_asked
 from platform_defs.ingest.execution.executor import Executor, utc_now
+from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
 from platform_defs.ingest.ledger.queue import GIVEN_UP, OPEN_STATES, count_tasks
 from platform_defs.ingest.ledger.windows import open_windows
@@ -129,6 +130,7 @@ def status(as_json: bool) -> None:
         tasks, blocks = count_tasks(engine, states=(*OPEN_STATES, *GIVEN_UP)), list_blocks(engine)
         paused = [code for code in paused_sources(engine) if any(key[0] == code for key in tasks)]
         cancelled, stopping = count_cancelled(engine), count_stopping(engine)
+        limits = list(read_limits(engine, utc_now()).values())
     if as_json:
         rows = [
             dict(zip(("source", "endpoint", "operation", "status", "tasks"), (*key, n), strict=True))
@@ -138,8 +140,17 @@ def status(as_json: bool) -> None:
         taken_back = [
             {"source": s, "endpoint": e, "operation": o, "partitions": count} for (s, e, o), count in cancelled.items()
         ]
+        lowered = [
+            {
+                **dict(zip(("source", "endpoint", "operation"), limit.partition, strict=True)),
+                "slices": limit.max_concurrent,
+                "until": limit.holds_until.isoformat(),
+                "reason": limit.reason,
+            }
+            for limit in limits
+        ]
         found = {"tasks": rows, "blocked": stopped, "paused": paused, "cancelled": taken_back, "stopping": stopping}
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(found | {"lowered": lowered}))
         return
     if tasks:
         lines = [(f"{s}/{e}", o.lower(), state.lower(), count) for (s, e, o, state), count in sorted(tasks.items())]
@@ -150,6 +161,8 @@ def status(as_json: bool) -> None:
         click.echo(str(block))
     for code in paused:
         click.echo(f"{code} is not active: its tasks wait until it is")
+    for limit in limits:
+        click.echo(str(limit))
     for (source, name, operation), count in sorted(cancelled.items()):
         what = "buckets" if operation == Operation.UPDATE else "windows"
         click.echo(f"{source}/{name}: cancelled {operation.lower()} {what}: {count}; running one again begins it anew")

@@ -11,6 +11,7 @@ from platform_defs.api.observe.bounded_metrics import NamedCollector
 from platform_defs.api.system import ApiContext
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.execution.blocks import list_blocks
+from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.ledger.queue import GIVEN_UP, count_tasks
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan
@@ -54,7 +55,14 @@ class IngestCollector(Collector):
         )
         for block in list_blocks(self._engine):
             blocked.add_metric([block.provenance_code, block.endpoint_name], 1)
-        yield from (tasks, given_up, lag, blocked)
+        lowered = GaugeMetricFamily(
+            "platform_ingest_slices_lowered_to",
+            "Slices that may run at a time, where that was lowered for some minutes because the source had trouble.",
+            labels=["source", "endpoint", "op"],
+        )
+        for partition, limit in read_limits(self._engine, now).items():
+            lowered.add_metric(list(partition), limit.max_concurrent)
+        yield from (tasks, given_up, lag, blocked, lowered)
 
 
 def collectors(context: ApiContext) -> Sequence[NamedCollector]:

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from platform_defs.errors import PlatformError, one_line
 from platform_defs.ingest.codes import PlanStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
+from platform_defs.ingest.execution.health import HealthWatch, lower_limit, read_limits
 from platform_defs.ingest.execution.leases import (
     HEARTBEAT,
     LeasedTask,
@@ -31,7 +32,7 @@ from platform_defs.ingest.execution.leases import (
     renew_leases,
 )
 from platform_defs.ingest.execution.page_fetching import CompiledSnapshot
-from platform_defs.ingest.execution.picking import is_blocked
+from platform_defs.ingest.execution.picking import Partition, is_blocked
 from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.task_run import TaskRun
 from platform_defs.ingest.planning.planner import plan_spec, queue_pending_slices
@@ -42,6 +43,8 @@ from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 
 # How often an executor with free threads looks for tasks.
 LOOK_S = 1.0
+# How often it asks whether fewer slices of a partition may run than their tasks say.
+LIMITS_S = 5.0
 # How long it waits for a database that does not answer: its tasks are left to their leases meanwhile.
 OUTAGE_S = 300.0
 _log = logging.getLogger(__name__)
@@ -110,6 +113,9 @@ class Executor:
     name: str = field(default_factory=executor_name)
     cancel: threading.Event = field(default_factory=threading.Event)
     _snapshots: dict[int, tuple[CompiledSnapshot, Source]] = field(default_factory=dict, init=False)
+    _watch: HealthWatch = field(default_factory=HealthWatch, init=False)
+    _limits: Mapping[Partition, int] = field(default_factory=dict, init=False)
+    _look_at_limits: float = field(default=0.0, init=False)
 
     def drain_plans(self, plan_ids: Sequence[int]) -> dict[int, PlanStatus]:
         """Works until the plans are over or nothing of them can go on; others may help. Returns how they stand."""
@@ -170,6 +176,7 @@ class Executor:
             leased = running.pop(future)
             work.ended += 1
             self.on_end(leased, future.result())
+        self._do_less()
         if running and time.monotonic() >= work.next_beat:
             renew_leases(self.engine, self.name, [each.task_id for each in running.values()], self.clock())
             work.next_beat = time.monotonic() + HEARTBEAT.total_seconds()
@@ -179,8 +186,30 @@ class Executor:
         if free <= 0:
             return []
         return lease_tasks(
-            self.engine, self.name, free, now=self.clock(), per_partition=self.per_partition, plan_ids=plan_ids
+            self.engine,
+            self.name,
+            free,
+            now=self.clock(),
+            per_partition=self.per_partition,
+            plan_ids=plan_ids,
+            lowered=self._lowered(),
         )
+
+    def _lowered(self) -> Mapping[Partition, int]:
+        """How many slices of which partitions may run at a time for the moment, as all executors have found."""
+        if time.monotonic() >= self._look_at_limits:
+            limits = read_limits(self.engine, self.clock())
+            self._limits = {partition: limit.max_concurrent for partition, limit in limits.items()}
+            self._look_at_limits = time.monotonic() + LIMITS_S
+        return self._limits
+
+    def _do_less(self) -> None:
+        """Lets fewer slices of partitions with trouble run from now on."""
+        now = self.clock()
+        for partition, (trouble, full) in self._watch.troubles(now).items():
+            if limit := lower_limit(self.engine, partition, trouble, full=full, now=now):
+                _log.warning("%s", limit)
+                self._look_at_limits = 0.0
 
     def _wait_for_more(self, plan_ids: Sequence[int] | None) -> bool:
         """Whether something of the plans may still become due: others work on it, it waits, or it has no task yet.
@@ -211,7 +240,7 @@ class Executor:
     def _execute(self, leased: LeasedTask, stop: threading.Event) -> TaskStatus | None:
         try:
             snapshot, source = self._snapshot(leased.plan_id)
-            return TaskRun(self.engine, source, snapshot, leased, self.clock, stop).execute()
+            return TaskRun(self.engine, source, snapshot, leased, self.clock, stop, self._watch).execute()
         except (StoreUnavailable, LeaseLost) as error:
             # nothing can be written now: the lease runs out, and the task is tried again
             _log.error("task %d is left to its lease: %s", leased.task_id, error)

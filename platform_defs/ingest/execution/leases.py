@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, and_, bindparam, insert, select, upda
 
 from platform_defs.ingest.codes import RunStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
-from platform_defs.ingest.execution.picking import LEASED, PickedTask, pick_tasks, return_expired
+from platform_defs.ingest.execution.picking import LEASED, Partition, PickedTask, pick_tasks, return_expired
 from platform_defs.ingest.ledger.completion import close_plan_if_done
 from platform_defs.store.driver import Prepared
 from platform_defs.store.engine import transact
@@ -66,16 +66,25 @@ def lease_tasks(
     lease: timedelta = LEASE,
     per_partition: int | None = None,
     plan_ids: Sequence[int] | None = None,
+    lowered: Mapping[Partition, int] | None = None,
 ) -> list[LeasedTask]:
     """Takes up to `limit` tasks that wait, urgent ones first, fairly between partitions; begins a run for each.
 
-    Leases that ran out return to the queue in the same transaction. `plan_ids` limits the choice to these plans.
+    Leases that ran out return to the queue in the same transaction. `plan_ids` limits the choice to these plans,
+    `lowered` the tasks of a partition that run at a time.
     """
 
     def take(connection: Connection) -> list[LeasedTask]:
         return_expired(connection, now)
         picked = pick_tasks(
-            connection, owner, limit, now=now, until=now + lease, per_partition=per_partition, plan_ids=plan_ids
+            connection,
+            owner,
+            limit,
+            now=now,
+            until=now + lease,
+            per_partition=per_partition,
+            plan_ids=plan_ids,
+            lowered=lowered or {},
         )
         return [_begin_run(connection, task, owner, now) for task in picked]
 

@@ -173,16 +173,18 @@ def pick_tasks(
     until: datetime,
     per_partition: int | None,
     plan_ids: Sequence[int] | None,
+    lowered: Mapping[Partition, int],
 ) -> list[PickedTask]:
     """Leases up to `limit` tasks to `owner`. While others pick at the same moment it may be fewer than there are.
 
-    Of a partition no more run at a time than its tasks say, or `per_partition` if that is given.
+    Of a partition no more run at a time than its tasks say, or `per_partition` if that is given, and no more than
+    `lowered` says.
     """
     of_plans: dict[str, Any] = {} if plan_ids is None else {"plan_ids": plan_ids}
     if plan_ids is not None and not plan_ids:
         return []
     chosen: list[int] = []
-    for partition, share in _shares(connection, of_plans, now, limit, per_partition).items():
+    for partition, share in _shares(connection, of_plans, now, limit, per_partition, lowered).items():
         named = dict(zip(("source", "endpoint", "operation"), partition, strict=True))
         wanted = named | of_plans | {"now": now, "most": share * _LOOK_AHEAD}
         chosen += _chosen(connection, _CANDIDATES[bool(of_plans)], wanted, share)
@@ -216,7 +218,12 @@ def _locked(connection: Connection, candidates: Sequence[int], share: int, now: 
 
 
 def _shares(
-    connection: Connection, of_plans: Mapping[str, Any], now: datetime, limit: int, per_partition: int | None
+    connection: Connection,
+    of_plans: Mapping[str, Any],
+    now: datetime,
+    limit: int,
+    per_partition: int | None,
+    lowered: Mapping[Partition, int],
 ) -> dict[Partition, int]:
     """How many tasks each partition gets: one after the other in turns, the most urgent partitions first."""
     rows = _QUEUED[bool(of_plans)].run(connection, {"now": now, **of_plans}).rows
@@ -225,10 +232,11 @@ def _shares(
     running: Counter[Partition] = Counter()
     for source, endpoint, operation, count in _BUSY.run(connection, {}).rows:
         running[source, endpoint, operation] = count
-    room = {
-        (row[0], row[1], row[2]): max(0, min(row[5], (per_partition or row[6]) - running[row[0], row[1], row[2]]))
-        for row in sorted(rows, key=lambda row: (row[3], row[4]))
-    }
+    room: dict[Partition, int] = {}
+    for source, endpoint, operation, _, _, waiting, most in sorted(rows, key=lambda row: (row[3], row[4])):
+        partition = (source, endpoint, operation)
+        most = per_partition or most
+        room[partition] = max(0, min(waiting, min(most, lowered.get(partition, most)) - running[partition]))
     shares: Counter[Partition] = Counter()
     while sum(shares.values()) < limit and any(shares[each] < room[each] for each in room):
         for each in room:

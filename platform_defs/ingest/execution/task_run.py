@@ -4,7 +4,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from platform_defs.ingest.execution.early_ends import (
     rest_in_parts,
     used_up,
 )
+from platform_defs.ingest.execution.health import HealthWatch, Seen, seen_in, seen_in_error
 from platform_defs.ingest.execution.leases import LeasedTask, end_task, put_back
 from platform_defs.ingest.execution.page_fetching import CompiledSnapshot, FetchedBatch, fetch_ids, fetch_search_page
 from platform_defs.ingest.execution.pages import (
@@ -84,6 +85,8 @@ class TaskRun:
     leased: LeasedTask
     clock: Clock
     cancel: threading.Event
+    # hears how the source fares
+    watch: HealthWatch = field(default_factory=HealthWatch)
 
     def execute(self) -> TaskStatus | None:
         """The task's final state; None where it waits again or another executor has it."""
@@ -295,10 +298,16 @@ class TaskRun:
         progress.batches_of_this_run += 1
         progress.items_of_pass, progress.page_hash, progress.total = batch.items_of_pass, batch.page_hash, batch.total
         progress.counts.update(fetched.counts)
+        self._note(seen_in(fetched.counts))
         progress.counts.update(vars(committed.counts))
         times = [record.updated_at for record in fetched.records if record.updated_at is not None]
         progress.observed_max = max([*times, *([progress.observed_max] if progress.observed_max else [])], default=None)
         return committed.cancel_requested_at is not None
+
+    def _note(self, seen: Seen) -> None:
+        spec = self.snapshot.spec
+        partition = (spec.provenance_code, spec.endpoint_name, str(spec.operation))
+        self.watch.note(partition, seen, self.clock(), full=spec.max_concurrent_slices)
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
@@ -327,6 +336,7 @@ class TaskRun:
         if error.code == CANCELLED:
             return self._stop(progress, is_between_pages=False)
         _log.warning("task %d: %s %s: %s", self.leased.task_id, error.level, error.code, error)
+        self._note(seen_in_error(error))
         attempts = 1 if progress.batches_of_this_run else 1 + read(self.engine, self._failed_before)
         if error.level is ErrorLevel.TRANSIENT and attempts < MAX_ATTEMPTS:
             return self._wait(error, progress, attempts)
