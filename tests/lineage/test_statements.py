@@ -229,6 +229,39 @@ def test_a_column_that_is_renamed_twice_keeps_what_a_job_said_of_both_names() ->
     assert any('"dataType": "p", "name": "x"' in line for line in shown)
 
 
+def test_a_repeated_set_of_columns_drops_what_a_job_said_since_the_first_one_also_if_that_one_arrives_late() -> None:
+    for columns in ({}, {"x": {}}):
+        first, again = (catalog(at, *loaded(B, {}, columns)) for at in (1, 3))
+        assert shown([first, said(2, J, "r1", "START", ["y"]), again]) == IO | columns.keys()
+
+
+def test_what_a_run_said_of_a_column_counts_again_although_others_were_renamed_to_its_name_meanwhile() -> None:
+    """The run's late COMPLETE makes it the current one. Nothing was dropped, so what was renamed to y is y as well."""
+    first, ends = said(1, J, "r1", "COMPLETE", ["y"]), said(5, J, "r1", "COMPLETE", (), (), "empty")
+    to_y = [catalog(at, Renamed(column(B, "v"), column(B, "y"))) for at in (3, 4)]
+    # or the column itself is renamed, and after it another column gets the same two names
+    away = [catalog(at, Renamed(column(B, "y"), column(B, "v"))) for at in (2, 4)]
+    for history, left in (
+        ([first, said(2, J, "r2", "COMPLETE", ["x"]), *to_y, ends], column(B, "y")),
+        ([first, away[0], said(3, J, "r2", "COMPLETE", ["x"]), away[1], ends], column(B, "v")),
+    ):
+        for groups in ([history], [[one] for one in history], [[one] for one in history[::-1]]):
+            store = PlainStore(TENANT.id)
+            arrive(store, TENANT, groups)
+            lines = list(graph_lines(store))
+            assert lines == Reference(TENANT, history).lines()
+            assert any('"HAS_COLUMN"' in line and left.id in line for line in lines)
+
+
+def test_what_a_run_says_before_and_after_a_columns_rename_counts_for_both_columns_also_in_one_group() -> None:
+    """After the rename another column is called x. The group says nothing new of it, so its columns are not loaded."""
+    first, again = (said(at, J, "r1", "COMPLETE", ["x", "y"], [("x", "y")], "whole") for at in (1, 3))
+    moved = catalog(2, Renamed(column(B, "x"), column(B, "v")))
+    store = PlainStore(TENANT.id)
+    assert arrive(store, TENANT, [[moved, again], [again, first]]) == 0
+    assert list(graph_lines(store)) == Reference(TENANT, [first, moved, again]).lines()
+
+
 C = TABLES[2]
 
 

@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterator, Sequence, Set
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref, Statement
-from platform_defs.lineage.merge.names import claims_dead_before, floor, resolve
+from platform_defs.lineage.merge.names import claims_dead_before, current_name, floor, resolve
 from platform_defs.lineage.merge.rewriting import settle_columns, strike_dead
 from platform_defs.lineage.merge.speakers import (
     Claims,
     SpeakerState,
     expand,
     fold,
+    is_loaded,
     live_parts,
     live_shape,
 )
-from platform_defs.lineage.merge.state import NEVER, Claim, EdgeState, NeedsRebuild, NodeState, Stamp, State
-from platform_defs.lineage.merge.statement_bodies import DERIVES_FROM, ClaimKey, digest_of, encode, items
+from platform_defs.lineage.merge.state import NEVER, Claim, EdgeState, NeedsRebuild, NodeState, Stamp, State, path
+from platform_defs.lineage.merge.statement_bodies import DERIVES_FROM, ClaimKey, digest_of, encode, items, tables_of
 
 # How many claims a node or edge remembers one by one. Of more, those of the last speakers by id become anonymous: they
 # count, but are never taken back.
@@ -96,6 +97,22 @@ def settle_names(state: State, joined: Set[Ref]) -> None:
     strike_all(state)
     for _, speaker in _speakers(state):
         settle_columns(state, speaker, joined)
+
+
+def is_named(state: State, ref: Ref) -> bool:
+    """Whether a remembered statement speaks of the asset or of what is below it, whether it counts now or not."""
+    table = ref.parent if ref.kind == "column" else ref
+    for _, speaker in _speakers(state):
+        for run in speaker.runs.values():
+            for digest, at in run.statements():
+                body = speaker.bodies[digest]
+                if any(current_name(state, one, at) == table for one in tables_of(body).all) and any(
+                    one is not None and is_loaded(state, one, at) and ref in _path(current_name(state, one, at))
+                    for _, key in items(body)
+                    for one in (key.source, key.target)
+                ):
+                    return True
+    return False
 
 
 def review_joined_claims(state: State, table: Ref) -> None:
@@ -236,6 +253,10 @@ def _leave_digest(state: State, column: Ref) -> None:
     table = None if column.parent is None else state.find(column.parent)
     if table is not None and table.columns is not None and column.name[-1] not in table.columns.lacked:
         table.columns.digest = None
+
+
+def _path(ref: Ref | None) -> Iterator[Ref]:
+    return iter(()) if ref is None else path(ref)
 
 
 def _name(id: str, key: ClaimKey) -> str:

@@ -54,11 +54,6 @@ def note_naming_events(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> Non
             node.name_in(versions)
 
 
-def has_renames(state: State) -> bool:
-    """Whether the same name may mean different things at different times."""
-    return any(node is not None and (node.renames or node.incoming_renames) for node in state.nodes.values())
-
-
 def _puts_under(fact: Fact) -> bool:
     links = fact.links if isinstance(fact, LinkSet) else (fact,)
     return any(isinstance(link, Linked) and link.type == HAS_METRIC for link in links)

@@ -53,20 +53,32 @@ def current_name(state: State, ref: Ref, at: Stamp) -> Ref | None:
 
     Unlike `resolve` this never asks for a rebuild: what was said has already moved with every rename since.
     """
+    found = follow(state, ref, at)
+    return None if found is None else found[0]
+
+
+def follow(state: State, ref: Ref, at: Stamp) -> tuple[Ref, Stamp] | None:
+    """The present name as `current_name` says it, and since when drops of that name are drops of this asset.
+
+    That is the time of the last rename by which something else came to the name; without one, the given time.
+    """
     return _follow(state, ref, at, merged=True)
 
 
 def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
     """The present name of the asset that was called `ref` at that time; None if all that was said then is dead."""
-    return _follow(state, ref, at, merged=False)
+    found = _follow(state, ref, at, merged=False)
+    return None if found is None else found[0]
 
 
-def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> Ref | None:
+def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> tuple[Ref, Stamp] | None:
+    since = at
     if ref.kind == "column":
         assert ref.parent is not None
-        table = _follow(state, ref.parent, at, merged=merged)
-        if table is None:
+        above = _follow(state, ref.parent, at, merged=merged)
+        if above is None:
             return None
+        table, since = above
         ref = column_of(table, ref.name[-1])
     time = at
     while (node := state.find(ref)) is not None:
@@ -80,29 +92,26 @@ def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> Ref | None:
             if not merged:
                 raise NeedsRebuild(f"{ref.id} was renamed to after what was said of it")
             time = incoming.at
+            since = max(since, time)
             continue
         if not merged and time > at and any(one.mixed for one in node.incoming_renames if one.at == time):
             raise NeedsRebuild(f"{ref.id} existed before it was renamed to")
         if left_at is None:
             break
         ref, time = node.renames[left_at], left_at
-    return ref
-
-
-def dead_before(state: State, type: str, begin: Ref | None, end: Ref | None) -> Stamp:
-    """Claims up to this stamp on the edge do not count: an end was dropped, or somebody took the edge back.
-
-    None is an end that is not loaded: then only the other end decides.
-    """
-    known = None if begin is None or end is None else state.edges.get(EdgeKey(type, begin.id, end.id))
-    cut_at = known.at if known is not None and not known.linked else NEVER
-    dropped_at = max((floor(state, one) for one in (begin, end) if one is not None), default=NEVER)
-    return max(dropped_at, NEVER if begin is None else unlinked_at(state, begin, type), cut_at)
+    return ref, since
 
 
 def claims_dead_before(state: State, key: EdgeKey) -> Stamp:
-    """The same for an edge of which both ends are loaded."""
+    """Claims up to this stamp on the edge do not count: an end was dropped, or somebody took the edge back."""
     begin, end = state.nodes[key.from_id], state.nodes[key.to_id]
     if begin is None or end is None or begin.ref is None or end.ref is None:
         return Stamp("~")
-    return dead_before(state, key.type, begin.ref, end.ref)
+    dropped_at = max(floor(state, begin.ref), floor(state, end.ref))
+    return max(dropped_at, unlinked_at(state, begin.ref, key.type), cut_at(state, key))
+
+
+def cut_at(state: State, key: EdgeKey) -> Stamp:
+    """When somebody took back this single edge."""
+    known = state.edges.get(key)
+    return known.at if known is not None and not known.linked else NEVER

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.claims import settle_names
+from platform_defs.lineage.merge.claims import is_named, settle_names
 from platform_defs.lineage.merge.names import claims_dead_before, exists, exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.state import (
     NEVER,
@@ -33,7 +33,8 @@ def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
         raise NeedsRebuild(f"{ref.id} or {new.id} was renamed later")
     _refuse_newer(state, ref, at)
     _refuse_newer(state, new, at)
-    incoming = IncomingRename(at, floor(state, new), _is_alive(state, new), ref.parent != new.parent)
+    mixed = _is_alive(state, new) or is_named(state, new)
+    incoming = IncomingRename(at, floor(state, new), mixed, ref.parent != new.parent)
     if incoming.mixed:
         settle_names(state, {ref, new})
     _move(state, ref, new, incoming)

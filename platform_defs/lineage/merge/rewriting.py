@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Set
 from typing import Any
 
+from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.names import current_name, dead_before, floor
+from platform_defs.lineage.merge.names import current_name, cut_at, floor, follow, unlinked_at
 from platform_defs.lineage.merge.speakers import SpeakerState, is_loaded, newest_stamps
 from platform_defs.lineage.merge.state import Stamp, State
 from platform_defs.lineage.merge.statement_bodies import ClaimKey, digest_of_body, items
@@ -60,11 +61,15 @@ def _rewrite(
 
 
 def _is_alive(state: State, key: ClaimKey, at: Stamp) -> bool:
-    loaded = [ref for ref in (key.source, key.target) if ref is not None and is_loaded(state, ref, at)]
-    now = {ref: current_name(state, ref, at) for ref in loaded}
-    if None in now.values():
-        return False
-    source, target = now.get(key.source), None if key.target is None else now.get(key.target)
-    if key.target is None:
-        return source is None or at > floor(state, source)
-    return at > dead_before(state, key.type, source, target)
+    now: list[Ref] = []
+    for ref in (key.source, key.target):
+        if ref is None or not is_loaded(state, ref, at):
+            continue
+        found = follow(state, ref, at)
+        if found is None:
+            return False
+        name, since = found
+        if since <= floor(state, name) or (ref is not key.target and since <= unlinked_at(state, name, key.type)):
+            return False
+        now.append(name)
+    return len(now) < 2 or at > cut_at(state, EdgeKey(key.type, now[0].id, now[1].id))

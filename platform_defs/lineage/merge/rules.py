@@ -21,7 +21,7 @@ from platform_defs.lineage.facts import (
 )
 from platform_defs.lineage.merge.claims import review_claims, review_joined_claims, take_statement
 from platform_defs.lineage.merge.codec import ENTRY, plain
-from platform_defs.lineage.merge.names import floor, resolve, unlinked_at
+from platform_defs.lineage.merge.names import exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.renames import rename
 from platform_defs.lineage.merge.state import (
     DERIVED_TYPES,
@@ -214,7 +214,7 @@ def _has_newer(state: State, table: Ref, columns: ColumnsState) -> bool:
         found = state.node(child)
         stamps = [found.floor, *(stamp for stamp, _ in found.props.values())]
         if child.name[-1] not in columns.lacked:
-            stamps.append(found.exists_at)
+            stamps.append(exists_at(state, child))
         if max(stamps) > columns.at:
             return True
     return False

@@ -16,7 +16,7 @@ from platform_defs.graph.model import DeleteEdges, DeleteNodes, Node, Operation,
 from platform_defs.graph.port import GraphStore, GraphTransaction
 from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.merge.changes import operations
-from platform_defs.lineage.merge.deduplication import has_renames, note_naming_events, without_repeats
+from platform_defs.lineage.merge.deduplication import note_naming_events, without_repeats
 from platform_defs.lineage.merge.load import load
 from platform_defs.lineage.merge.pruning import Speakers, forget, is_candidate
 from platform_defs.lineage.merge.relinking import Relink, take_back
@@ -69,7 +69,7 @@ def apply_events(
     def work(transaction: GraphTransaction) -> int:
         facts, state = once, load(transaction, [*before, *once], counts, relinked=names)
         # after a rename the same name may mean different assets at different times, so repeated facts may differ
-        if len(once) < len(all_facts) and has_renames(state):
+        if len(once) < len(all_facts) and state.names_moved:
             facts, state = all_facts, load(transaction, [*before, *all_facts], counts, relinked=names)
         if relink is not None:
             take_back(state, relink)
