@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, make_url
 
+from tests.e2e.conftest import UNHURRIED
 from tests.e2e.serving import Serving
 from tests.e2e.test_lineage import EVENTS, Sent, clean_run, host, load, place, send_all
 from tests.lineage.test_corpus_parsing import corpus
@@ -21,8 +22,6 @@ from tests.waiting import until
 pytestmark = pytest.mark.needs("server programs", "data", "time")
 CLIENTS = 64
 START_S = 600
-# Tests share the machine with others; the four seconds of production are for the benchmark.
-UNHURRIED = {"PLATFORM_LINEAGE_DEADLINE_S": "10"}
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +63,7 @@ def wait_until_ready(url: str) -> None:
 def test_everything_started_cold_refuses_nothing_once_it_is_ready(
     servers: OwnServers, database: URL, tmp_path: Path
 ) -> None:
+    # within which time it answers is shown by bench/lineage_cold.py
     with host(database, tmp_path, servers.url("neo4j"), seen_as=UNHURRIED) as own, place(own) as sink:
         own.process.stop()
         own.engine.dispose()
