@@ -96,7 +96,7 @@ class DefinitionsLoader:
             self._retired.append(self.current)
         self.current, self._loading = server, None
         self.load_error = self._failed = None
-        _log.info("definitions %s are loaded in fork server %d", server.fingerprint.digest[:12], server.pid)
+        _log.info("new runs use definitions %s, loaded in fork server %d", server.fingerprint.digest[:12], server.pid)
         if threads > 1:
             _log.warning("loading the definitions started %d threads: a fork copies none of them", threads - 1)
 

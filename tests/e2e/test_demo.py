@@ -16,7 +16,7 @@ from sqlalchemy import select
 from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.demo.doors import ui_knows
 from platform_defs.demo.lineage import ARRIVALS_NAMESPACE, TABLES
-from platform_defs.demo.story import CORRECT, SALES
+from platform_defs.demo.story import CLOSE, CORRECT, SALES
 from platform_defs.lineage.tables.keys import Table, asset_key_of
 from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.access import tenants
@@ -32,6 +32,8 @@ from tests.e2e.platform_up import PlatformUp
 from tests.waiting import until
 
 pytestmark = pytest.mark.needs("chromium")
+CHAIN_RUNS = """query ($job: String!) { runsOrError(filter: {pipelineName: $job}) {
+    ... on Runs { results { runId status } } } }"""
 LABELS = ["1 open", "2 click", "3 retry", "4 see", "5 end"]
 MINE = """
 models:
@@ -111,6 +113,7 @@ def test_the_five_lines_do_what_they_say(demo: PlatformUp, lines: list[str], pag
         "close_day": "FAILED",
         **dict.fromkeys(("best_store", "tell_finance"), "SKIPPED"),
     }
+    _node_is_red(demo, page, tmp_path)
     _corrects_and_backfills(demo, lines, page, tmp_path)
     assert json.loads(in_shell(demo, lines[2]))
     until(
@@ -127,6 +130,17 @@ def _one_batch_is_red(line: str, page: Page, folder: Path) -> None:
     expect(page.get_by_text("Failed (1)")).to_be_visible()
     expect(page.get_by_text("did not materialize this asset")).to_be_visible()
     picture(page, folder, "demo-failed-partition")
+
+
+def _node_is_red(demo: PlatformUp, page: Page, folder: Path) -> None:
+    """The run of the chain is a failed run, whose page names the node and its reason."""
+    runs = demo.graphql(CHAIN_RUNS, job=f"chain_{CLOSE}")["runsOrError"]["results"]
+    assert [run["status"] for run in runs] == ["FAILURE"]
+    page.goto(f"{demo.up['ui']}/runs/{runs[0]['runId']}")
+    expect(page.get_by_text("close_day").first).to_be_visible()
+    expect(page.get_by_text("STEP_FAILURE").first).to_be_visible()
+    expect(page.get_by_text("revenue_of_a_store_is_below_one_million").first).to_be_visible()
+    picture(page, folder, "demo-chain")
 
 
 def _dashboard_is_drawn(demo: PlatformUp, line: str, page: Page, folder: Path) -> None:
@@ -161,7 +175,9 @@ def _corrects_and_backfills(demo: PlatformUp, lines: list[str], page: Page, fold
     picture(page, folder, "demo-mended")
 
 
-def test_a_week_is_harvested_and_one_window_is_partial(demo: PlatformUp, lines: list[str]) -> None:
+def test_a_week_is_harvested_and_one_window_is_partial(
+    demo: PlatformUp, lines: list[str], page: Page, tmp_path: Path
+) -> None:
     def partial() -> list[dict[str, Any]]:
         # exit code 1, because a window is not complete
         answer = demo.command("ingest", "windows", "demo_crossref", "works", "--json").stdout
@@ -169,6 +185,10 @@ def test_a_week_is_harvested_and_one_window_is_partial(demo: PlatformUp, lines: 
 
     [window] = until("the harvest", partial)
     assert "also when it was asked 3 times" in window["reason"]
+    page.goto(f"{demo.up['ui']}/assets/ingest/demo_crossref/works/harvest?view=partitions")
+    expect(page.get_by_text("Failed (1)")).to_be_visible()
+    expect(page.get_by_text("Materialized (6)")).to_be_visible()
+    picture(page, tmp_path, "demo-harvest")
 
 
 def test_the_receiver_of_webhooks_can_be_looked_at(demo: PlatformUp, lines: list[str]) -> None:

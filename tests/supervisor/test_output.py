@@ -21,7 +21,7 @@ IDLE = [
 WORTH_A_LINE = [
     f"{PREFIX}.SensorDaemon - INFO - Completed launch of run d61fb465 for ingest_planner",
     f"{PREFIX}.SensorDaemon - ERROR - Sensor daemon caught an error for sensor arrivals",
-    "INFO definitions b1e12e45121a are loaded in fork server 29127",
+    "INFO new runs use definitions b1e12e45121a, loaded in fork server 29127",
 ]
 
 
