@@ -26,10 +26,11 @@ from sqlalchemy import Engine
 
 from assets.ingest.endpoint_assets import WINDOWS_PER_RUN, complete_outcome
 from assets.ingest.loading import load_endpoints
-from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag, op_name
+from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag
 from assets.ingest.partitions import bucket_partitions
 from assets.ingest.reports import is_partition, materialization, partition_of
 from assets.ingest.retention import ingest_retention
+from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
 from platform_defs.ingest.execution.blocks import list_blocks, why_not_asked

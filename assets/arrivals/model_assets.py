@@ -30,7 +30,7 @@ from dagster import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from assets.arrivals.names import OP_TIMES, batches_of, model_key, op_name, table_key
+from assets.arrivals.names import OP_TIMES, batches_of, model_key, op_of_model, table_key
 from assets.arrivals.reports import execution_metadata, note_reported
 from assets.lineage_tables import table_metadata
 from platform_defs.arrivals.errors import ArrivalsError
@@ -82,7 +82,7 @@ def model_asset(model: Model) -> AssetsDefinition:
     # Inputs are numbered, because Dagster would take two tables whose names differ in a dot or a dash for one input.
     tables = {f"table_{number}": table_key(name) for number, name in enumerate(model.depends_on)}
 
-    @op(name=op_name(model.model_id), ins={name: In(Nothing) for name in tables}, out=Out(Nothing))
+    @op(name=op_of_model(model.model_id), ins={name: In(Nothing) for name in tables}, out=Out(Nothing))
     def execute(
         context: AssetExecutionContext, model_execution: ModelExecutionResource
     ) -> Iterator[MaterializeResult[None]]:
@@ -145,7 +145,7 @@ def executions_check(model: Model) -> AssetChecksDefinition:
         description="The last execution of every batch of the lookback succeeded.",
     )
 
-    @multi_asset_check(name=f"{op_name(model.model_id)}_{EXECUTIONS_SUCCEEDED}", specs=[spec])
+    @multi_asset_check(name=f"{op_of_model(model.model_id)}__{EXECUTIONS_SUCCEEDED}", specs=[spec])
     def check(database: DatabaseResource) -> Iterator[AssetCheckResult]:
         since = datetime.now(UTC) - timedelta(days=Settings.load().arrivals_lookback_days)
         failed = read(database.engine, lambda connection: find_failed_batches(connection, since, [model.model_id]))
@@ -161,7 +161,7 @@ def on_time_check(model: Model) -> AssetChecksDefinition:
     by = model.due if due is None else f"{due.words} ({Settings.load().zone})"
     spec = AssetCheckSpec(ON_TIME, asset=model_key(model.model_id), description=f"All tables arrive by {by}.")
 
-    @multi_asset_check(name=f"{op_name(model.model_id)}_{ON_TIME}", specs=[spec])
+    @multi_asset_check(name=f"{op_of_model(model.model_id)}__{ON_TIME}", specs=[spec])
     def check(database: DatabaseResource) -> Iterator[AssetCheckResult]:
         settings, now = Settings.load(), datetime.now(UTC)
         zone, lookback = ZoneInfo(settings.zone), timedelta(days=settings.arrivals_lookback_days)

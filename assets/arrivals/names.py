@@ -2,6 +2,7 @@
 
 from dagster import AssetKey, DynamicPartitionsDefinition
 
+from assets.op_names import op_name
 from platform_defs.arrivals.partitions import MODEL_PREFIX, TABLE_PREFIX, partitions_name
 
 OP_TIMES = DynamicPartitionsDefinition(name=partitions_name(None))
@@ -20,9 +21,5 @@ def model_key(model_id: str) -> AssetKey:
     return AssetKey([MODEL_PREFIX, model_id])
 
 
-def op_name(model_id: str) -> str:
-    """The name of a model's op, which may hold only letters, digits and `_`.
-
-    Every other character, `_` included, becomes its number, so that no two models share an op as `a.b` and `a-b` would.
-    """
-    return "model_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in model_id)
+def op_of_model(model_id: str) -> str:
+    return f"model_{op_name(model_id)}"

@@ -17,9 +17,10 @@ from dagster import (
     op,
 )
 
-from assets.ingest.names import COMPLETE, GROUP, PLAN_TAG, asset_key, op_name, plan_tag_of
+from assets.ingest.names import COMPLETE, GROUP, PLAN_TAG, asset_key, plan_tag_of
 from assets.ingest.partitions import bucket_partitions, window_partitions
 from assets.ingest.reports import materialization, partition_of
+from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import IngestError
 from platform_defs.ingest.execution.blocks import why_not_asked

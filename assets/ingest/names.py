@@ -1,6 +1,4 @@
-"""How ingest is called in Dagster: asset keys, op names, tags."""
-
-import re
+"""How ingest is called in Dagster: asset keys and tags."""
 
 from dagster import AssetKey
 
@@ -13,7 +11,6 @@ COMPLETE = "complete"
 PLAN_TAG = "platform/ingest_plan"
 # The endpoint and operation of a run that a sensor asked for: it asks for no second one meanwhile.
 ENDPOINT_TAG = "platform/ingest_endpoint"
-_OTHER = re.compile(r"[^A-Za-z0-9_]")
 
 
 def asset_key(provenance_code: str, endpoint_name: str, operation: Operation) -> AssetKey:
@@ -27,8 +24,3 @@ def endpoint_tag(provenance_code: str, endpoint_name: str, operation: Operation)
 def plan_tag_of(partition: str) -> str:
     """The tag of one of many partitions; a tag's name has no colons."""
     return f"{PLAN_TAG}.{partition.replace(':', '-')}"
-
-
-def op_name(*parts: str) -> str:
-    """Injective: letters that an op's name may not have become their number."""
-    return "__".join(_OTHER.sub(lambda found: f"_{ord(found[0]):x}_", part.replace("_", "_5f_")) for part in parts)

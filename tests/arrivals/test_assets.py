@@ -20,7 +20,7 @@ from sqlalchemy import text, update
 
 from assets.arrivals import model_assets
 from assets.arrivals.jobs import arrival_report, model_run
-from assets.arrivals.names import OP_TIMES, op_name
+from assets.arrivals.names import OP_TIMES, op_of_model
 from platform_defs.arrivals.executions import lifecycle
 from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.arrivals.partitions import partition_of
@@ -95,8 +95,8 @@ def test_published_models_and_their_tables_are_assets_of_one_partition_space(hom
 
 def test_ops_of_two_models_never_share_a_name() -> None:
     ids = ["a.b", "a-b", "a_b", "a_2e_b", "a__b", "a_b_"]
-    assert len({op_name(model_id) for model_id in ids}) == len(ids)
-    assert all(op_name(model_id).replace("_", "").isalnum() for model_id in ids)
+    assert len({op_of_model(model_id) for model_id in ids}) == len(ids)
+    assert all(op_of_model(model_id).replace("_", "").isalnum() for model_id in ids)
 
 
 @pytest.mark.parametrize("op_time", ["1...2", "a,b", "x" * 65, "", "20251219\n", "批次"])

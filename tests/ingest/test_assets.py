@@ -10,7 +10,6 @@ from dagster import AssetKey, AssetsDefinition, DagsterInstance, ExecuteInProces
 from sqlalchemy import Engine
 
 from assets.ingest.endpoint_assets import bucket_asset, complete_outcome, window_asset
-from assets.ingest.names import op_name
 from assets.ingest.partitions import window_partitions
 from platform_defs.ingest.codes import ErrorLevel, Operation
 from platform_defs.ingest.errors import ResponseError
@@ -186,8 +185,3 @@ def test_partitions_are_the_windows(hours: int, keys: list[str]) -> None:
     shown = partitions.get_partition_keys(current_time=NOW)
     assert shown[: len(keys)] == keys
     assert shown == [grid.key_of(window) for window in grid.windows_up_to(grid.start, NOW)]
-
-
-def test_names_of_ops_are_different_for_different_endpoints() -> None:
-    names = [("a_b", "c"), ("a", "b_c"), ("a-b", "c"), ("a.b", "c")]
-    assert len({op_name(*parts) for parts in names}) == len(names)
