@@ -1,6 +1,7 @@
 """What somebody cancels is not fetched any more, keeps what it has, says so, and can be begun anew."""
 
 import json
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -105,6 +106,29 @@ def test_slices_that_have_no_task_yet_and_windows_that_were_given_up_are_taken_b
     }
     assert len(rows_of(engine, ing_task)) == 4
     assert len(source.requests) == 1
+
+
+def test_executors_that_work_on_a_plan_while_it_is_cancelled_leave_nothing_open(engine: Engine) -> None:
+    spec = replace(paged(), max_concurrent_slices=8)
+    source = MemorySource(spec.pagination, items_of(600))
+    planned = plan(engine, spec, DAY, BUSY)
+    source.trouble = lambda number: cancel(engine) if number == 6 else None
+    states: list[dict[int, PlanStatus]] = []
+
+    def work() -> None:
+        states.append(executor(engine, source, threads=2).drain_plans([planned.plan_id]))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert states == [{planned.plan_id: PlanStatus.CANCELLED}] * 2
+    assert {task.status_code for task in rows_of(engine, ing_task)} <= {TaskStatus.CANCELLED, TaskStatus.SUCCEEDED}
+    assert RunStatus.RUNNING not in {run.status_code for run in rows_of(engine, ing_task_run)}
+    assert len(source.requests) < 60, "most pages were not asked for"
+    pages = rows_of(engine, ing_task_run_batch)
+    assert len(stored(engine)) == sum(page.stats["inserted"] for page in pages), "what came is kept"
 
 
 def refuse(number: int) -> None:

@@ -19,6 +19,7 @@ from platform_defs.ingest.codes import (
     RunStatus,
     SliceStatus,
     TaskStatus,
+    Trigger,
 )
 from platform_defs.ingest.cursors.operations import read_watermark
 from platform_defs.ingest.execution.early_ends import (
@@ -33,7 +34,9 @@ from platform_defs.ingest.execution.early_ends import (
 from platform_defs.ingest.execution.leases import LEASE
 from platform_defs.ingest.execution.pages import PagePosition
 from platform_defs.ingest.ledger.windows import open_windows, plan_report
+from platform_defs.ingest.planning.planner import plan_bucket
 from platform_defs.ingest.planning.slices import Estimate, id_slice, ids_of, page_slice, time_slice, window_of
+from platform_defs.ingest.spec.model import CompiledSpec
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run, ing_task_run_batch
 from tests.ingest.execution.memory_source import MemorySource, item
@@ -49,7 +52,7 @@ from tests.ingest.execution.test_executor import (
     paged,
     stored,
 )
-from tests.ingest.planning.test_planner import plan, rows_of
+from tests.ingest.planning.test_planner import NOW, plan, rows_of
 
 SECOND = timedelta(seconds=1)
 
@@ -154,6 +157,31 @@ def test_a_slice_of_which_little_is_fetched_is_cut_when_its_budget_is_used_up(en
     [row] = rows_of(engine, ing_plan)
     assert row.record_remarks["cuts"] == [{"slice": 1, "parts": [2, 3], "reason": reason}]
     assert plan_metadata(plan_report(engine, planned.plan_id))["slices cut"] == f"slice 1 became 2 and 3: {reason}"
+
+
+def test_what_is_left_of_a_list_of_ids_and_of_a_range_of_pages_is_cut_and_fetched_once(engine: Engine) -> None:
+    pages = replace(paged(), window=replace(paged().window, supports_updated_since=False))
+    source = MemorySource(pages.pagination, items_of(75))
+    planned = plan(engine, pages, DAY, Estimate())
+    limit_budget(engine, maxRequests=3)
+    assert executor(engine, source).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+    assert stored(engine) == listed(source.items)
+    assert len(source.requests) <= 8 + 1, "behind the last page one more is asked for"
+
+    assert pages.search is not None
+    batching = replace(pages.batching, id_batch_size=10)
+    by_id = replace(SPEC_BY_ID, detail=replace(pages.search, endpoint_name="by_id"), batching=batching)
+    ids = sorted(stored(engine))
+    draft = id_slice(by_id, 0, ids, number=1)
+    planned = plan_bucket(
+        engine, CompiledSpec(by_id), 0, [draft], schedule_instance_id=1, trigger=Trigger.SIGNAL, now=NOW
+    )
+    limit_budget(engine, maxRequests=2)
+    asked = len(source.requests)
+    assert executor(engine, source).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+    assert sorted(each for _, names in source.requests[asked:] for each in names["ids"]) == ids, "each id once"
+    split = [piece.slice_spec["dimension"] for piece in rows_of(engine, ing_plan_slice) if piece.status_code == "SPLIT"]
+    assert set(split) == {"PAGE", "ID"}
 
 
 def test_a_window_that_ended_partial_is_fetched_again_and_not_called_complete(engine: Engine) -> None:
