@@ -20,7 +20,7 @@ from platform_defs.ingest.ledger.queue import buckets_with_signals
 from platform_defs.ingest.ledger.windows import open_windows, plan_report, window_states
 from platform_defs.ingest.planning.cancelling import CancelledPlan, PlanChoice, cancel_plans, count_cancelled
 from platform_defs.ingest.planning.harvest_requests import windows_to_request
-from platform_defs.ingest.planning.planner import plan_bucket
+from platform_defs.ingest.planning.planner import plan_bucket, queue_pending_slices
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.slices import Estimate, id_slice
 from platform_defs.ingest.spec.model import CompiledSpec
@@ -98,6 +98,7 @@ def test_slices_that_have_no_task_yet_and_windows_that_were_given_up_are_taken_b
     cancelled = cancel(engine, PlanChoice(start=DAY.start, end=GRID.window(1).end))
     assert [each.taken_back for each in cancelled] == [12, 1]
     assert cancel(engine) == [], "a second time there is nothing"
+    assert queue_pending_slices(engine, first.plan_id, NOW) == 0, "an executor that looked a moment before"
     states = executor(engine, source).drain_plans([first.plan_id, failed.plan_id])
     assert set(states.values()) == {PlanStatus.CANCELLED}
     assert {piece.status_code for piece in rows_of(engine, ing_plan_slice)} == {

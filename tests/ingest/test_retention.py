@@ -46,8 +46,10 @@ def test_batches_of_what_is_over_go_and_an_open_window_is_continued_after_its_la
     monkeypatch.setattr(retention, "ROWS_PER_TRANSACTION", 2)
     spec, clock = paged(), Clock()
     source = MemorySource(spec.pagination, [each for n in range(5) for each in items_named(n)])
-    back = drain(engine, replace(spec, operation=Operation.BACKFILL), source, GRID.window(0))[0].plan_id
+    backfill = replace(spec, operation=Operation.BACKFILL)
+    back = drain(engine, backfill, source, GRID.window(0))[0].plan_id
     done, aside, silent = (drain(engine, spec, source, GRID.window(number))[0].plan_id for number in range(3))
+    back_again = drain(engine, backfill, source, GRID.window(0))[0].plan_id
     open_plan = plan(engine, spec, GRID.window(3), Estimate()).plan_id
     stopped, asked = executor(engine, source, clock), len(source.requests)
     source.trouble = lambda number: stopped.cancel.set() if number == asked + 2 else None
@@ -65,10 +67,10 @@ def test_batches_of_what_is_over_go_and_an_open_window_is_continued_after_its_la
     counts = forget_old_rows(engine, days=90, at=LATER)
     newest = rows_of(engine, ing_task_run_batch)[-1].plan_id
     assert newest == last, "the newest row stays, whose id SQLite would give away again"
-    assert plans_with_batches(engine) == sorted({aside, silent, open_plan, last})
+    assert plans_with_batches(engine) == sorted({aside, silent, back_again, open_plan, last})
     assert counts.batches == 3 + 3 + 2
-    kept = [(event.operation_code, event.plan_id) for event in rows_of(engine, ing_cursor_event)]
-    assert kept == [("HARVEST", silent)], "where the watermark stands, and no event of a backfill"
+    *kept, _ = [(event.operation_code, event.plan_id) for event in rows_of(engine, ing_cursor_event)]
+    assert kept == [("HARVEST", silent)], "where the watermark stands; of a backfill only the newest row of the table"
     assert forget_old_rows(engine, days=90, at=LATER) == ForgottenCounts(), "a second time there is nothing"
     with pytest.raises(IngestError, match=f"run {first.run_id} has no batch 1"):
         load_batch(engine, first.run_id, 1)

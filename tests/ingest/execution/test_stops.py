@@ -38,7 +38,14 @@ from platform_defs.ingest.planning.planner import plan_bucket
 from platform_defs.ingest.planning.slices import Estimate, id_slice, ids_of, page_slice, time_slice, window_of
 from platform_defs.ingest.spec.model import CompiledSpec
 from platform_defs.store.engine import transact
-from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run, ing_task_run_batch
+from platform_defs.store.tables.ingest import (
+    ing_plan,
+    ing_plan_slice,
+    ing_record,
+    ing_task,
+    ing_task_run,
+    ing_task_run_batch,
+)
 from tests.ingest.execution.memory_source import MemorySource, item
 from tests.ingest.execution.test_executor import (
     DAY,
@@ -186,15 +193,25 @@ def test_what_is_left_of_a_list_of_ids_and_of_a_range_of_pages_is_cut_and_fetche
 
 def test_a_window_that_ended_partial_is_fetched_again_and_not_called_complete(engine: Engine) -> None:
     spec = paged(size=5, result_cap=10)
-    source = MemorySource(spec.pagination, [item(number, DAY.start) for number in range(50)])
+    capped = MemorySource(spec.pagination, [item(number, DAY.start) for number in range(50)])
     for _ in range(2):
-        _, status = drain(engine, spec, source)
+        _, status = drain(engine, spec, capped)
         assert status is PlanStatus.PARTIAL
     assert read_watermark(engine, spec) is None
-    wider = replace(source.pagination, result_cap=None)
-    source.pagination = wider
-    _, status = drain(engine, replace(spec, pagination=wider), source)
-    assert status is PlanStatus.COMPLETED
+    capped.items = capped.items[:8]
+    again, status = drain(engine, spec, capped)
+    assert (again.generation, status) == (1, PlanStatus.COMPLETED), "no more than the source lets us page through"
+
+    listing, other = replace(paged(), endpoint_name="others"), items_of(25)
+    source = MemorySource(listing.pagination, other[:-1])
+    answer = source._page
+    source._page = lambda names, url: answer(names, url) | {"total": 25}  # type: ignore[method-assign]
+    _, status = drain(engine, listing, source)
+    assert status is PlanStatus.PARTIAL, "the source counts one more than it lists"
+    source.items = other
+    again, status = drain(engine, listing, source)
+    assert (again.generation, status) == (1, PlanStatus.COMPLETED)
+    assert len([row for row in rows_of(engine, ing_record) if row.endpoint_name == "others"]) == 25
 
 
 def test_a_kill_before_a_slice_that_misses_items_is_begun_again_is_no_loss(engine: Engine) -> None:
