@@ -16,6 +16,7 @@ from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.ledger.windows import open_windows
 from platform_defs.ingest.materialisation import IngestEnvironment
+from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
 from platform_defs.store.tables.ingest import ing_plan
@@ -162,6 +163,18 @@ def test_a_blocked_endpoint_is_named_with_what_to_do_by_the_run_and_the_check(
     assert (len(rows_of(engine, ing_plan)), len(source.requests)) == (plans, asked), "nothing was planned or asked"
     found = open_windows(engine, "made_up", "items", Operation.HARVEST)
     assert advice in complete_outcome(found, why_not_asked(engine, "made_up", "items"))["description"]
+
+
+def test_the_run_of_a_window_that_somebody_cancels_fails_and_says_so(engine: Engine, instance: DagsterInstance) -> None:
+    def cancel(number: int) -> None:
+        cancel_plans(engine, "made_up", "items", Operation.HARVEST, PlanChoice(), reason="wrong key", now=NOW)
+
+    source = MemorySource(SPEC.pagination, [item(n, GRID.window(0).start) for n in range(150)], trouble=cancel)
+    messages = failure_of(materialised(engine, SPEC, source, instance, "2026-01-01"))
+    said = f"slice 1: CANCELLED (somebody cancelled it at {NOW:%F %T} UTC: wrong key). It stays cancelled until"
+    assert f"1 of 1 partitions are incomplete: 2026-01-01: {said}" in messages
+    source.trouble = lambda number: None
+    assert materialised(engine, SPEC, source, instance, "2026-01-01").success
 
 
 def test_an_update_bucket_is_materialised_and_an_endpoint_without_ids_has_none(
