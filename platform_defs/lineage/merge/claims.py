@@ -17,6 +17,7 @@ from platform_defs.lineage.merge.speakers import (
 )
 from platform_defs.lineage.merge.state import NEVER, Claim, EdgeState, NeedsRebuild, NodeState, Stamp, State, path
 from platform_defs.lineage.merge.statement_bodies import DERIVES_FROM, ClaimKey, digest_of, encode, items, tables_of
+from platform_defs.lineage.merge.vouching import say_vouched
 
 # How many claims a node or edge remembers one by one. Of more, those of the last speakers by id become anonymous: they
 # count, but are never taken back.
@@ -32,6 +33,7 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     old_state = speaker.copy()
     speaker.add(state, statement, at)
     if before != live_shape(state, speaker):
+        say_vouched(state, old_state.bodies, old_state.said())
         _refuse_uncertain(state, statement, at)
         strike_dead(state, speaker)
         old, new = _claims(state, old_state), _claims(state, speaker)
@@ -81,6 +83,12 @@ def review_claims(state: State) -> None:
     for place, edge in state.edges.items():
         if edge.claims:
             _drop_dead(edge.claims, claims_dead_before(state, place))
+
+
+def correct_existence(state: State) -> None:
+    """Says of all loaded assets how long they are known to exist, by what the loaded speakers have said."""
+    for _, speaker in _speakers(state):
+        say_vouched(state, speaker.bodies, speaker.said())
 
 
 def strike_all(state: State) -> None:

@@ -8,7 +8,7 @@ from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.vocabulary import GONE_PREFIX
 from platform_defs.lineage.facts import Fact, Ref
-from platform_defs.lineage.merge.claims import review_claims
+from platform_defs.lineage.merge.claims import correct_existence, review_claims
 from platform_defs.lineage.merge.codec import FACTS, read_edge, read_node
 from platform_defs.lineage.merge.required import Required, find_required
 from platform_defs.lineage.merge.rules import may_drop
@@ -34,6 +34,7 @@ def load(
         fetch(transaction, state, missing)
         missing = find_required(state, facts, relinked)
     if any(may_drop(fact) for _, fact in facts):
+        correct_existence(state)
         review_claims(state)
     return state
 

@@ -21,7 +21,7 @@ from platform_defs.lineage.facts import (
 )
 from platform_defs.lineage.merge.claims import review_claims, review_joined_claims, take_statement
 from platform_defs.lineage.merge.codec import ENTRY, plain
-from platform_defs.lineage.merge.names import exists_at, floor, resolve, unlinked_at
+from platform_defs.lineage.merge.names import exists, exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.renames import rename
 from platform_defs.lineage.merge.state import (
     DERIVED_TYPES,
@@ -37,17 +37,21 @@ from platform_defs.lineage.merge.state import (
     path,
     version_in,
 )
+from platform_defs.lineage.merge.vouching import NOTHING, Vouched
 
 # kinds of assets of which it is remembered which events named them
 NAMED_IN = frozenset({"catalog", "schema", "table"})
 
 
-def take(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
-    """Facts in the order of their stamps; raises NeedsRebuild, and then the state is of no use."""
+def take(state: State, facts: Iterable[tuple[Stamp, Fact]], vouched: Vouched = NOTHING) -> None:
+    """Facts in the order of their stamps; raises NeedsRebuild, and then the state is of no use.
+
+    vouched: assets that need not be told again that they exist (vouching.py).
+    """
     for at, fact in facts:
         match fact:
             case Exists(ref, label, props, all_entries):
-                _say(state, ref, at)
+                _say(state, ref, at, vouched)
                 _describe(state, resolve(state, ref, at), label, props, at, all_entries=all_entries)
             case Dropped(ref):
                 _drop(state, resolve(state, ref, at), at)
@@ -86,7 +90,7 @@ def digest_of(columns: Iterable[Exists]) -> str:
     return canonical_hash({column.ref.name[-1]: plain(column.props) for column in columns})
 
 
-def _say(state: State, ref: Ref, at: Stamp) -> None:
+def _say(state: State, ref: Ref, at: Stamp, vouched: Vouched = NOTHING) -> None:
     """The asset and all above it exist."""
     for said in path(ref):
         now = resolve(state, said, at)
@@ -95,7 +99,8 @@ def _say(state: State, ref: Ref, at: Stamp) -> None:
         node = state.node(now)
         if now.kind in NAMED_IN:
             node.name_in([version_in(at)])
-        node.exists_at = max(node.exists_at, at)
+        if not (vouched and exists(state, now) and (version_in(at), now) in vouched):
+            node.exists_at = max(node.exists_at, at)
         if now.kind == "column":
             _touch_columns(state, now, at, unless_in_set=True)
 

@@ -32,6 +32,7 @@ from platform_defs.lineage.merge.statement_bodies import (
     tables_of,
 )
 from platform_defs.lineage.merge.unmoved import unmoved_shape
+from platform_defs.lineage.merge.vouching import say_vouched
 
 # A speaker remembers this many runs beside those that still count.
 MAX_RUNS = 8
@@ -106,6 +107,10 @@ class SpeakerState:
             body = self.bodies.setdefault(digest, encode(statement))
             run.said[digest] = newest_stamps(state, body, [*run.said.get(digest, ()), at])
 
+    def said(self) -> Iterator[tuple[str, Stamp]]:
+        """The digests of all remembered statements, with the times at which they were made."""
+        return (one for run in self.runs.values() for one in run.statements())
+
     def tables(self) -> dict[Ref, Stamp]:
         """All tables of the statements, with the first times at which they were named."""
         named: dict[Ref, Stamp] = {}
@@ -177,6 +182,7 @@ def fold(state: State, speaker: SpeakerState) -> None:
     if len(speaker.runs) <= MAX_RUNS:
         return
     counting = live_shape(state, speaker, readers=False)
+    said_before = set(speaker.said())
     oldest = sorted(speaker.runs.keys() - {UNFINISHED}, key=lambda name: (speaker.runs[name].newest, name))
     for name in oldest[: len(speaker.runs) - MAX_RUNS]:
         run = speaker.runs.pop(name)
@@ -195,6 +201,12 @@ def fold(state: State, speaker: SpeakerState) -> None:
         said = speaker.runs[UNFINISHED].said
         newest = sorted(said, key=lambda digest: (said[digest][-1], digest))[-MAX_UNFINISHED:]
         speaker.runs[UNFINISHED].said = {digest: said[digest] for digest in newest}
+    # what is said again in a run that is remembered needs no correction
+    last_said: dict[str, Stamp] = {}
+    for digest, at in speaker.said():
+        last_said[digest] = max(last_said.get(digest, NEVER), at)
+    forgotten = [(digest, at) for digest, at in said_before if at > last_said.get(digest, NEVER)]
+    say_vouched(state, speaker.bodies, forgotten)
     used = {digest for run in speaker.runs.values() for digest in run.said}
     speaker.bodies = {digest: body for digest, body in speaker.bodies.items() if digest in used}
 

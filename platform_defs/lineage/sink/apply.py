@@ -20,8 +20,9 @@ from platform_defs.lineage.merge.deduplication import note_naming_events, withou
 from platform_defs.lineage.merge.load import load
 from platform_defs.lineage.merge.pruning import Speakers, forget, is_candidate
 from platform_defs.lineage.merge.relinking import Relink, take_back
-from platform_defs.lineage.merge.rules import take
+from platform_defs.lineage.merge.rules import may_drop, take
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, NodeState, Stamp, State, stamp_of
+from platform_defs.lineage.merge.vouching import NOTHING, vouched_assets
 from platform_defs.lineage.version import Version, version_of
 from platform_defs.store.chunks import chunks
 
@@ -73,7 +74,8 @@ def apply_events(
             facts, state = all_facts, load(transaction, [*before, *all_facts], counts, relinked=names)
         if relink is not None:
             take_back(state, relink)
-        take(state, facts)
+        is_plain = relink is None and not state.names_moved and not any(may_drop(fact) for _, fact in facts)
+        take(state, facts, vouched_assets(state, facts) if is_plain else NOTHING)
         if facts is once and len(once) < len(all_facts):
             note_naming_events(state, all_facts)
         set_execution_counts(state, counts)
