@@ -21,6 +21,7 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
+from platform_defs.lineage.merge.claims import MAX_CLAIMS
 from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import (
@@ -208,6 +209,28 @@ def test_what_is_remembered_of_a_job_and_of_a_column_is_bounded() -> None:
         sizes.append(sum(len(node.props["_facts"]) for node in nodes.values()))
     assert sizes[-1] < 1.1 * sizes[45]
     assert any('"name": "x"' in line for line in graph_lines(store))
+
+
+def test_a_column_that_more_jobs_claim_than_are_remembered_comes_back_when_any_of_them_says_it_after_a_drop() -> None:
+    jobs = [Ref(SPEAKER, ("job", "n", f"j{at}")) for at in range(MAX_CLAIMS + 2)]
+    # of so many claims that of the last job by id is not remembered
+    last = max(jobs, key=lambda job: job.id)
+
+    def ran(at: int, job: Ref) -> EventFacts:
+        return said(at, job, f"r{at}", "COMPLETE", ["x"], sql=Ref("sql", (job.name[-1],)))
+
+    first = [ran(at, job) for at, job in enumerate(jobs, 1)]
+    again = ran(200, last)
+    for drop in ([Dropped(B)], loaded(B, {}, {"y": {}})):
+        dropped = catalog(100, *drop)
+        store = PlainStore(TENANT.id)
+        assert arrive(store, TENANT, [first, [dropped], [again]]) == 0
+        lines = list(graph_lines(store))
+        assert any(column(B, "x").id in line for line in lines)
+        assert lines == Reference(TENANT, [*first, dropped, again]).lines()
+    late = PlainStore(TENANT.id)
+    arrive(late, TENANT, [first, [again], [catalog(100, Dropped(B))]])
+    assert list(graph_lines(late)) == Reference(TENANT, [*first, catalog(100, Dropped(B)), again]).lines()
 
 
 def test_a_column_that_is_renamed_twice_keeps_what_a_job_said_of_both_names() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref, Statement
-from platform_defs.lineage.merge.names import claims_dead_before, current_name, floor, resolve
+from platform_defs.lineage.merge.names import claims_dead_before, current_name, exists_at, floor, resolve
 from platform_defs.lineage.merge.rewriting import settle_columns, strike_dead
 from platform_defs.lineage.merge.speakers import (
     Claims,
@@ -29,6 +29,8 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     """Adds the statement to what its speaker has said, and changes the claims that count since."""
     node = state.node(statement.speaker)
     speaker = node.speaker = node.speaker or SpeakerState()
+    if speaker.is_outdated(state, statement, at):
+        strike_dead(state, speaker)
     before = live_shape(state, speaker)
     old_state = speaker.copy()
     speaker.add(state, statement, at)
@@ -79,10 +81,11 @@ def review_claims(state: State) -> None:
                 claims[name] = claim
     for node in list(state.nodes.values()):
         if node is not None and node.claims and node.ref is not None:
-            _drop_dead(node.claims, floor(state, node.ref))
+            _drop_dead(state, node.claims, floor(state, node.ref), node.ref)
     for place, edge in state.edges.items():
         if edge.claims:
-            _drop_dead(edge.claims, claims_dead_before(state, place))
+            begin = state.nodes[place.from_id]
+            _drop_dead(state, edge.claims, claims_dead_before(state, place), None if begin is None else begin.ref)
 
 
 def correct_existence(state: State) -> None:
@@ -251,8 +254,13 @@ def _claims_at(state: State, key: ClaimKey) -> dict[str, Claim] | None:
     return None if edge is None else edge.claims
 
 
-def _drop_dead(claims: dict[str, Claim], dead_at: Stamp) -> None:
-    for name in [name for name, claim in claims.items() if claim.at <= dead_at]:
+def _drop_dead(state: State, claims: dict[str, Claim], dead_at: Stamp, ref: Ref | None) -> None:
+    dead = [name for name, claim in claims.items() if claim.at <= dead_at]
+    if dead and len(claims) >= MAX_CLAIMS and state.is_partial and ref is not None:
+        above = ref.parent or ref
+        if exists_at(state, above) > dead_at:
+            raise NeedsRebuild(f"{ref.id} was dropped late, and more have claimed it than are remembered")
+    for name in dead:
         del claims[name]
 
 

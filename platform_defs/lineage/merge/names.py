@@ -19,6 +19,12 @@ def floor(state: State, ref: Ref) -> Stamp:
     return max(own, above) if above > arrived_at else own
 
 
+def dropped_at(state: State, table: Ref) -> Stamp:
+    """The newest drop of the table, or set of columns that may have dropped some of it."""
+    node = state.find(table)
+    return max(floor(state, table), NEVER if node is None or node.columns is None else node.columns.at)
+
+
 def exists_at(state: State, ref: Ref) -> Stamp:
     """The newest fact that says the asset exists."""
     node = state.find(ref)

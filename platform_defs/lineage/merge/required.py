@@ -241,6 +241,8 @@ class _Asked:
         new = known.copy()
         before = live_shape(self._state, new)
         for at, statement in said:
+            if new.is_outdated(self._state, statement, at):
+                return True
             new.add(self._state, statement, at)
             if live_shape(self._state, new) != before:
                 return True

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from platform_defs.lineage.facts import Ref, Statement
-from platform_defs.lineage.merge.names import current_name
+from platform_defs.lineage.merge.names import current_name, dropped_at
 from platform_defs.lineage.merge.state import NEVER, Claim, Stamp, State, column_of
 from platform_defs.lineage.merge.statement_bodies import (
     DERIVES_FROM,
@@ -110,6 +110,17 @@ class SpeakerState:
     def said(self) -> Iterator[tuple[str, Stamp]]:
         """The digests of all remembered statements, with the times at which they were made."""
         return (one for run in self.runs.values() for one in run.statements())
+
+    def is_outdated(self, state: State, statement: Statement, at: Stamp) -> bool:
+        """Whether something of its tables was dropped since the statement was made last, so that it is news again.
+
+        Who drops something asks only those speakers that a node or edge remembers one by one.
+        """
+        digest = digest_of(statement)
+        last = max((said for known, said in self.said() if known == digest and said < at), default=NEVER)
+        return last > NEVER and any(
+            last < dropped_at(state, table) < at for table in tables_of(self.bodies[digest]).all
+        )
 
     def tables(self) -> dict[Ref, Stamp]:
         """All tables of the statements, with the first times at which they were named."""
