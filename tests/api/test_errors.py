@@ -6,6 +6,7 @@ import httpx
 import pytest
 from fastapi import Query
 
+from platform_defs.api.http import error_handlers
 from platform_defs.store.errors import StoreUnavailable
 from tests.api.serving import Api
 
@@ -100,3 +101,21 @@ def test_a_sane_request_id_is_kept_and_another_is_replaced(api: Api) -> None:
     made = {returned(""), returned("x" * 65), returned("two words"), returned('{"a"}')}
     assert len(made) == 4
     assert all(len(identity) == 32 for identity in made)
+
+
+def test_an_outage_is_a_line_of_the_log_now_and_then_and_not_a_trace_for_each_request(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @api.app.get("/api/v1/away")
+    async def away() -> None:
+        raise StoreUnavailable("the database does not answer: it is gone")
+
+    for _ in range(5):
+        assert api.client.get("/api/v1/away").status_code == 503
+    monkeypatch.setattr(error_handlers, "LOGGED_EVERY_S", 0.0)
+    assert api.client.get("/api/v1/away").status_code == 503
+    said = [record for record in caplog.records if record.name == error_handlers.__name__]
+    assert [record.args for record in said] == [
+        (number, "the database does not answer: it is gone") for number in (1, 5)
+    ]
+    assert not any(record.exc_info for record in said)

@@ -1,6 +1,8 @@
 """Turns the exceptions that handlers and the framework raise into answers in the shape of the path's system."""
 
 import logging
+import math
+import time
 from collections.abc import Sequence
 
 from fastapi import APIRouter, FastAPI, Request
@@ -12,15 +14,34 @@ from starlette.routing import Route
 
 from platform_defs.api.http.browser_page import page_without_key
 from platform_defs.api.http.errors import ApiError, ErrorResponses
+from platform_defs.errors import one_line
 from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.store.engine import is_transient
 from platform_defs.store.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
+# While a store is away every request fails: one line in so many seconds says so, and how many requests it stands for.
+LOGGED_EVERY_S = 10.0
+
+
+class OutageLog:
+    """Requests that failed because a store does not answer, as few lines of the log."""
+
+    def __init__(self) -> None:
+        self._failed = 0
+        self._logged_at = -math.inf
+
+    def add(self, error: Exception) -> None:
+        self._failed += 1
+        if time.monotonic() - self._logged_at >= LOGGED_EVERY_S:
+            log.warning("a store does not answer; requests refused with 503: %d: %s", self._failed, one_line(error))
+            self._failed, self._logged_at = 0, time.monotonic()
+
 
 def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter], errors: ErrorResponses) -> None:
     """`routers` are all routers of the app: a 405 names every method that one of them allows on the path."""
+    outage = OutageLog()
 
     async def on_api_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ApiError)
@@ -46,7 +67,7 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter], errors: Error
     async def on_store_unavailable(request: Request, error: Exception) -> Response:
         if isinstance(error, DBAPIError) and not is_transient(error):
             raise error  # a mistake in a statement: sending the request again would not help
-        log.warning("a store does not answer", exc_info=error)
+        outage.add(error)
         failure = ApiError(503, "a store does not answer; try again", headers={"Retry-After": "1"})
         return errors.response(request.url.path, failure)
 

@@ -270,8 +270,11 @@ class Sink:
     async def _flush(self, lane: Lane) -> None:
         try:
             await self._in_thread(lane, lane.committer.flush)
-        except Exception:
-            log.warning("marks of applied events are late; the recovery will apply those events again", exc_info=True)
+        except Exception as error:
+            # one line without a trace if the store is away: then this is said again and again
+            reason, trace = (one_line(error), None) if is_store_unavailable(error) else ("a defect", error)
+            message = "marks of applied events are late; the recovery will apply those events again: %s"
+            log.warning(message, reason, exc_info=trace)
 
     async def _in_thread(self, lane: Lane, work: Callable[[], T]) -> T:
         return await self._health.watch(asyncio.get_running_loop().run_in_executor(lane.thread, work))
