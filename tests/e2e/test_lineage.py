@@ -317,22 +317,23 @@ def send_all(
     async def client(http: httpx.AsyncClient) -> None:
         while waiting:
             event = waiting.pop()
-            while not await attempt(http, event):
-                await asyncio.sleep(0.1)
+            while (pause := await attempt(http, event)) is not None:
+                await asyncio.sleep(pause)
 
-    async def attempt(http: httpx.AsyncClient, event: dict[str, Any]) -> bool:
+    async def attempt(http: httpx.AsyncClient, event: dict[str, Any]) -> float | None:
+        """After how many seconds the client tries again; None once the event is accepted."""
         try:
             answer = await http.post(url() + PATH, json=event, headers={"Authorization": f"Bearer {key}"})
         except (httpx.NetworkError, httpx.ProtocolError):
-            return False  # the process is gone: nothing was answered
+            return 0.1  # the process is gone: nothing was answered
         assert answer.status_code in (201, 503), answer.text
         if answer.status_code == 503:
             sent.refused += 1
-            return False
+            return float(answer.headers["Retry-After"])
         sent.accepted += 1
         if action := actions.pop(sent.accepted, None):
             await asyncio.to_thread(action, sent)
-        return True
+        return None
 
     async def main() -> None:
         unlimited = httpx.Limits(max_connections=None)

@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, make_url
 
 from tests.e2e.conftest import UNHURRIED
-from tests.e2e.serving import Serving
-from tests.e2e.test_lineage import EVENTS, Sent, clean_run, host, load, place, send_all
+from tests.e2e.test_lineage import EVENTS, Place, Sent, clean_run, host, load, place, send_all
 from tests.lineage.test_corpus_parsing import corpus
 from tests.own_servers import OwnServers, own_servers
 from tests.waiting import until
@@ -60,24 +59,10 @@ def wait_until_ready(url: str) -> None:
     until("the process to be ready", lambda: httpx.get(f"{url}/readyz", trust_env=False).status_code == 200, START_S)
 
 
-def test_everything_started_cold_refuses_nothing_once_it_is_ready(
+def test_servers_that_have_just_started_refuse_nothing_and_a_restart_under_load_loses_nothing(
     servers: OwnServers, database: URL, tmp_path: Path
 ) -> None:
-    # within which time it answers is shown by bench/lineage_cold.py
-    with host(database, tmp_path, servers.url("neo4j"), seen_as=UNHURRIED) as own, place(own) as sink:
-        own.process.stop()
-        own.engine.dispose()
-        servers.stop()
-        servers.start()
-        own.process = Serving(own.environment | UNHURRIED, tmp_path)
-        wait_until_ready(sink.url)
-        sent = send_all(lambda: sink.url, sink.key, real_events(10 * CLIENTS), {}, clients=CLIENTS, patience_s=START_S)
-        assert (sent.accepted, sent.refused) == (10 * CLIENTS, 0)
-
-
-def test_a_neo4j_that_is_restarted_under_load_is_found_again_and_lacks_nothing(
-    servers: OwnServers, database: URL, tmp_path: Path
-) -> None:
+    """How soon events are answered after such a start is shown by bench/lineage_cold.py."""
     events = load()
     ready: list[int] = []
 
@@ -87,11 +72,18 @@ def test_a_neo4j_that_is_restarted_under_load_is_found_again_and_lacks_nothing(
         ready.append(httpx.get(f"{sink.url}/readyz", trust_env=False, timeout=30).status_code)
         servers.start()
 
-    with host(database, tmp_path, servers.url("neo4j"), seen_as=UNHURRIED) as own, place(own) as sink:
-        wait_until_ready(sink.url)
-        sent = send_all(lambda: sink.url, sink.key, events, {300: restart}, clients=CLIENTS, patience_s=START_S)
-        assert (sent.accepted, ready) == (EVENTS, [503])
-        wait_until_ready(sink.url)
-        assert sink.rows() == EVENTS
-        sink.recover()
-        assert sink.lines() == clean_run(tmp_path, sink.tenant, events)
+    def send(sink: Place, events: list[dict[str, Any]], at: dict[int, Callable[[Sent], None]]) -> Sent:
+        return send_all(lambda: sink.url, sink.key, events, at, clients=CLIENTS, patience_s=START_S)
+
+    with host(database, tmp_path, servers.url("neo4j"), seen_as=UNHURRIED) as own:
+        wait_until_ready(own.process.url)
+        with place(own) as others:
+            sent = send(others, real_events(10 * CLIENTS), {})
+            assert (sent.accepted, sent.refused) == (10 * CLIENTS, 0)
+        with place(own) as sink:
+            sent = send(sink, events, {300: restart})
+            assert (sent.accepted, ready) == (EVENTS, [503])
+            wait_until_ready(sink.url)
+            assert sink.rows() == EVENTS
+            sink.recover()
+            assert sink.lines() == clean_run(tmp_path, sink.tenant, events)
