@@ -275,6 +275,12 @@ def test_what_a_run_said_of_a_column_counts_again_although_others_were_renamed_t
             assert any('"HAS_COLUMN"' in line and left.id in line for line in lines)
 
 
+def test_what_a_run_said_before_a_drop_does_not_count_because_another_run_says_the_same_after_it() -> None:
+    """The run ends last, so that nothing counts but what it said: and that was dropped."""
+    start, same = said(1, J, "r1", "START"), said(3, J, "r2", "START")
+    assert shown([start, catalog(2, Dropped(B)), same, said(4, J, "r1", "COMPLETE", (), (), "empty")]) == {"INPUT_OF A"}
+
+
 def test_what_a_run_says_before_and_after_a_columns_rename_counts_for_both_columns_also_in_one_group() -> None:
     """After the rename another column is called x. The group says nothing new of it, so its columns are not loaded."""
     first, again = (said(at, J, "r1", "COMPLETE", ["x", "y"], [("x", "y")], "whole") for at in (1, 3))

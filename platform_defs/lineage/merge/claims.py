@@ -29,12 +29,13 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     """Adds the statement to what its speaker has said, and changes the claims that count since."""
     node = state.node(statement.speaker)
     speaker = node.speaker = node.speaker or SpeakerState()
-    if speaker.is_outdated(state, statement, at):
+    is_outdated = speaker.is_outdated(state, statement, at)
+    if is_outdated:
         strike_dead(state, speaker)
     before = live_shape(state, speaker)
     old_state = speaker.copy()
     speaker.add(state, statement, at)
-    if before != live_shape(state, speaker):
+    if is_outdated or before != live_shape(state, speaker):
         say_vouched(state, old_state.bodies, old_state.said())
         _refuse_uncertain(state, statement, at)
         strike_dead(state, speaker)

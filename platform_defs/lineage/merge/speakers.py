@@ -112,15 +112,19 @@ class SpeakerState:
         return (one for run in self.runs.values() for one in run.statements())
 
     def is_outdated(self, state: State, statement: Statement, at: Stamp) -> bool:
-        """Whether something of its tables was dropped since the statement was made last, so that it is news again.
+        """Whether something of its tables was dropped between this statement and the same one that is remembered.
 
-        Who drops something asks only those speakers that a node or edge remembers one by one.
+        Then the two do not claim the same. Who drops something asks only those speakers that a node or edge remembers
+        one by one, and does not know of statements that arrive late.
         """
         digest = digest_of(statement)
-        last = max((said for known, said in self.said() if known == digest and said < at), default=NEVER)
-        return last > NEVER and any(
-            last < dropped_at(state, table) < at for table in tables_of(self.bodies[digest]).all
-        )
+        if digest not in self.bodies:
+            return False
+        stamps = [said for known, said in self.said() if known == digest]
+        before = max((said for said in stamps if said < at), default=at)
+        after = min((said for said in stamps if said > at), default=at)
+        drops = [dropped_at(state, table) for table in tables_of(self.bodies[digest]).all]
+        return any(before < drop < after for drop in drops)
 
     def tables(self) -> dict[Ref, Stamp]:
         """All tables of the statements, with the first times at which they were named."""
