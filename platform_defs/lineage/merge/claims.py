@@ -74,9 +74,16 @@ def _refuse_revived(state: State, speaker: SpeakerState, revived: Set[ClaimKey])
 
 def review_claims(state: State) -> None:
     """Corrects all loaded claims: by what their speakers have said since, and by what was dropped meanwhile."""
-    strike_all(state)
+    ended: list[tuple[str, ClaimKey]] = []
     for id, speaker in _speakers(state):
-        for key, claim in _claims(state, speaker, loaded_only=True).items():
+        before = speaker.copy()
+        strike_dead(state, speaker)
+        live = _claims(state, speaker, loaded_only=True)
+        if before.bodies.keys() != speaker.bodies.keys():
+            # what a run said may have counted only because another one, which is dropped, said the same
+            past = _claims(state, before, loaded_only=True).keys() - live.keys()
+            ended += [(id, key) for key in past if key.type != "read"]
+        for key, claim in live.items():
             claims, name = _claims_at(state, key), _name(id, key)
             if claims is not None and name in claims:
                 claims[name] = claim
@@ -87,6 +94,9 @@ def review_claims(state: State) -> None:
         if edge.claims:
             begin = state.nodes[place.from_id]
             _drop_dead(state, edge.claims, claims_dead_before(state, place), None if begin is None else begin.ref)
+    for id, key in ended:
+        if (claims := _claims_at(state, key)) is not None:
+            claims.pop(_name(id, key), None)
 
 
 def correct_existence(state: State) -> None:
