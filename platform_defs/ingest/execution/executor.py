@@ -34,6 +34,7 @@ from platform_defs.ingest.execution.leases import (
 from platform_defs.ingest.execution.page_fetching import CompiledSnapshot
 from platform_defs.ingest.execution.picking import Partition, is_blocked
 from platform_defs.ingest.execution.source import Source
+from platform_defs.ingest.execution.task_ends import TaskEnds
 from platform_defs.ingest.execution.task_run import TaskRun
 from platform_defs.ingest.planning.planner import plan_spec, queue_pending_slices
 from platform_defs.ingest.spec.model import Spec
@@ -240,7 +241,8 @@ class Executor:
     def _execute(self, leased: LeasedTask, stop: threading.Event) -> TaskStatus | None:
         try:
             snapshot, source = self._snapshot(leased.plan_id)
-            return TaskRun(self.engine, source, snapshot, leased, self.clock, stop, self._watch).execute()
+            ends = TaskEnds(self.engine, snapshot, leased, self.clock, self._watch)
+            return TaskRun(self.engine, source, snapshot, leased, self.clock, stop, ends).execute()
         except (StoreUnavailable, LeaseLost) as error:
             # nothing can be written now: the lease runs out, and the task is tried again
             _log.error("task %d is left to its lease: %s", leased.task_id, error)

@@ -1,20 +1,16 @@
 """One attempt at a task: page after page from where the last committed batch ended, until its slice is done."""
 
-import itertools
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select
 
-from platform_defs.ingest.codes import ErrorLevel, Operation, RunStatus, TaskStatus
-from platform_defs.ingest.cursors.advance import Lineage
-from platform_defs.ingest.cursors.operations import advance_after
+from platform_defs.ingest.codes import Operation, RunStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost, ResponseError
-from platform_defs.ingest.execution.blocks import block_endpoint
 from platform_defs.ingest.execution.early_ends import (
     PageSize,
     Reslicing,
@@ -23,8 +19,8 @@ from platform_defs.ingest.execution.early_ends import (
     rest_in_parts,
     used_up,
 )
-from platform_defs.ingest.execution.health import HealthWatch, Seen, seen_in, seen_in_error
-from platform_defs.ingest.execution.leases import LeasedTask, end_task, put_back
+from platform_defs.ingest.execution.health import seen_in
+from platform_defs.ingest.execution.leases import LeasedTask
 from platform_defs.ingest.execution.page_fetching import CompiledSnapshot, FetchedBatch, fetch_ids, fetch_search_page
 from platform_defs.ingest.execution.pages import (
     PageFacts,
@@ -39,7 +35,6 @@ from platform_defs.ingest.execution.progress import (
     LastRun,
     Progress,
     begin_again,
-    checkpoint,
     missing_items,
     moved_items,
     refuse_repeated_page,
@@ -49,23 +44,14 @@ from platform_defs.ingest.execution.progress import (
 from platform_defs.ingest.execution.records import Batch, commit_batch
 from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.splitting import split_task
+from platform_defs.ingest.execution.task_ends import Clock, TaskEnds
 from platform_defs.ingest.planning.slices import ids_of, split_slice
 from platform_defs.store.engine import read, transact
-from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task_run, ing_task_run_batch
+from platform_defs.store.tables.ingest import ing_plan_slice, ing_task_run, ing_task_run_batch
 
-# After so many attempts in a row without a new batch a task is given up: its plan is then PARTIAL.
-MAX_ATTEMPTS = 5
-FIRST_WAIT = timedelta(seconds=5)
-LONGEST_WAIT = timedelta(minutes=10)
 # A source's word for a page token that it no longer knows; the slice then begins again from its window.
 EXPIRED_TOKEN = "TOKEN_EXPIRED"
-# A request that was given up because this executor stops: no fault of the source.
-CANCELLED = "CANCELLED"
-# Of a task that waits because its run has used up what a slice may take at a time.
-BUDGET_USED_UP = "BUDGET_USED_UP"
 _log = logging.getLogger(__name__)
-
-Clock = Callable[[], datetime]
 
 
 @dataclass(frozen=True)
@@ -85,8 +71,7 @@ class TaskRun:
     leased: LeasedTask
     clock: Clock
     cancel: threading.Event
-    # hears how the source fares
-    watch: HealthWatch = field(default_factory=HealthWatch)
+    ends: TaskEnds
 
     def execute(self) -> TaskStatus | None:
         """The task's final state; None where it waits again or another executor has it."""
@@ -97,11 +82,9 @@ class TaskRun:
             _log.warning("task %d is left to another executor: %s", self.leased.task_id, error)
             status = None
         except ResponseError as error:
-            status = self._fail(error)
-        self._advance_cursor()
+            status = self.ends.fail(error)
+        self.ends.advance_cursor()
         return status
-
-    # -- pages ------------------------------------------------------------------------------------------------------
 
     def _fetch_slice(self) -> TaskStatus | None:
         began_at = self.clock()
@@ -113,7 +96,7 @@ class TaskRun:
             progress = self._begin_again_or_note(slice_spec, progress, missing)
         while (position := progress.position) is not None:
             if self.cancel.is_set():
-                return self._stop(progress)
+                return self.ends.stop(progress)
             asked_at = self.clock()
             try:
                 fetched = self._fetch(slice_spec, position)
@@ -136,11 +119,11 @@ class TaskRun:
                 progress = self._begin_again_or_note(slice_spec, progress, missing)
             if progress.position is not None:
                 if asked_to_stop:
-                    return self._stop(progress)
+                    return self.ends.stop(progress)
                 if ended := self._end_early(slice_spec, progress, fetched, began_at):
                     return ended.status
         status = TaskStatus.PARTIAL if progress.incomplete else TaskStatus.SUCCEEDED
-        self._end(status, progress, "INCOMPLETE" if progress.incomplete else None, progress.incomplete)
+        self.ends.end(status, progress, "INCOMPLETE" if progress.incomplete else None, progress.incomplete)
         return status
 
     def _load(self, connection: Connection) -> tuple[Row[Any], Row[Any] | None, LastRun | None]:
@@ -204,7 +187,7 @@ class TaskRun:
         why = reslicing_for(page, use, over_budget)
         if why is not None and self._is_cut(slice_spec, progress, position, why):
             return _Ended(TaskStatus.SUCCEEDED)
-        return None if over_budget is None else _Ended(self._pause(progress, over_budget))
+        return None if over_budget is None else _Ended(self.ends.pause(progress, over_budget))
 
     def _is_cut(
         self, slice_spec: Mapping[str, Any], progress: Progress, following: PagePosition, why: Reslicing
@@ -221,26 +204,6 @@ class TaskRun:
         if is_cut:
             _log.warning("the rest of task %d was cut in two: %s", self.leased.task_id, why.reason)
         return is_cut
-
-    def _pause(self, progress: Progress, over_budget: str) -> TaskStatus | None:
-        """The task makes room for others that wait, and goes on after its last batch."""
-        now, pages = self.clock(), progress.batches_of_this_run
-        error = f"{over_budget}: after {pages} {'page' if pages == 1 else 'pages'} the task waits for its next turn"
-        _log.info("task %d: %s", self.leased.task_id, error)
-        return transact(
-            self.engine,
-            lambda connection: put_back(
-                connection,
-                self.leased,
-                now=now,
-                not_before=now,
-                stats=run_stats(progress),
-                error_code=BUDGET_USED_UP,
-                error=error,
-                run_status=RunStatus.PARTIAL,
-                checkpoint=checkpoint(progress),
-            ),
-        )
 
     def _note_incomplete(self, progress: Progress, facts: PageFacts) -> None:
         pagination, position = self.snapshot.spec.pagination, progress.position
@@ -298,103 +261,8 @@ class TaskRun:
         progress.batches_of_this_run += 1
         progress.items_of_pass, progress.page_hash, progress.total = batch.items_of_pass, batch.page_hash, batch.total
         progress.counts.update(fetched.counts)
-        self._note(seen_in(fetched.counts))
+        self.ends.note(seen_in(fetched.counts))
         progress.counts.update(vars(committed.counts))
         times = [record.updated_at for record in fetched.records if record.updated_at is not None]
         progress.observed_max = max([*times, *([progress.observed_max] if progress.observed_max else [])], default=None)
         return committed.cancel_requested_at is not None
-
-    def _note(self, seen: Seen) -> None:
-        spec = self.snapshot.spec
-        partition = (spec.provenance_code, spec.endpoint_name, str(spec.operation))
-        self.watch.note(partition, seen, self.clock(), full=spec.max_concurrent_slices)
-
-    # -- ends -------------------------------------------------------------------------------------------------------
-
-    def _end(self, status: TaskStatus, progress: Progress, code: str | None, error: str | None) -> None:
-        stats, now = run_stats(progress), self.clock()
-        transact(
-            self.engine,
-            lambda connection: end_task(
-                connection, self.leased, status, now=now, stats=stats, error_code=code, error=error
-            ),
-        )
-
-    def _stop(self, progress: Progress, *, is_between_pages: bool = True) -> TaskStatus | None:
-        """Gives the task back; one that somebody cancelled is over."""
-        now, place = self.clock(), checkpoint(progress) if is_between_pages else None
-        return transact(
-            self.engine,
-            lambda connection: put_back(
-                connection, self.leased, now=now, not_before=now, stats=run_stats(progress), checkpoint=place
-            ),
-        )
-
-    def _fail(self, error: ResponseError) -> TaskStatus | None:
-        """Waits and tries again what may pass; what will not pass ends the task and says why."""
-        progress = error.progress if isinstance(error, FetchFailed) else Progress(None)
-        if error.code == CANCELLED:
-            return self._stop(progress, is_between_pages=False)
-        _log.warning("task %d: %s %s: %s", self.leased.task_id, error.level, error.code, error)
-        self._note(seen_in_error(error))
-        attempts = 1 if progress.batches_of_this_run else 1 + read(self.engine, self._failed_before)
-        if error.level is ErrorLevel.TRANSIENT and attempts < MAX_ATTEMPTS:
-            return self._wait(error, progress, attempts)
-        status = TaskStatus.PARTIAL if error.level is ErrorLevel.TRANSIENT else TaskStatus.FAILED
-        if error.level is ErrorLevel.FATAL:
-            self._block(error)
-        self._end(status, progress, error.code, str(error))
-        return status
-
-    def _failed_before(self, connection: Connection) -> int:
-        """How many attempts right before this one brought nothing because of the source.
-
-        Attempts before the task was given up and asked for again do not count, nor do those whose executor died.
-        """
-        run = ing_task_run.c
-        query = select(run.status_code, run.stats).where(run.task_id == self.leased.task_id)
-        before = query.where(run.attempt_no < self.leased.attempt_no, run.status_code != RunStatus.CANCELLED)
-        rows = connection.execute(before.order_by(run.attempt_no.desc()).limit(MAX_ATTEMPTS)).all()
-        fruitless = (row.status_code == RunStatus.FAILED and (row.stats or {}).get("pagesVisited") == 0 for row in rows)
-        return sum(itertools.takewhile(bool, fruitless))
-
-    def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> TaskStatus | None:
-        now = self.clock()
-        not_before = error.not_before or now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempts - 1))
-        again = f"attempt {attempts + 1} of {MAX_ATTEMPTS}, not before {not_before:%F %T} UTC"
-        _log.warning("task %d is tried again: %s", self.leased.task_id, again)
-        return transact(
-            self.engine,
-            lambda connection: put_back(
-                connection,
-                self.leased,
-                now=now,
-                not_before=not_before,
-                stats=run_stats(progress),
-                error_code=error.code,
-                error=str(error),
-            ),
-        )
-
-    def _block(self, error: ResponseError) -> None:
-        spec, now = self.snapshot.spec, self.clock()
-        _log.error("%s/%s is blocked: %s", spec.provenance_code, spec.endpoint_name, error)
-        transact(
-            self.engine,
-            lambda connection: block_endpoint(
-                connection,
-                spec.provenance_code,
-                spec.endpoint_name,
-                reason=str(error),
-                error_code=error.code,
-                task_id=self.leased.task_id,
-                now=now,
-            ),
-        )
-
-    def _advance_cursor(self) -> None:
-        query = select(ing_plan).where(ing_plan.c.id == self.leased.plan_id)
-        plan = read(self.engine, lambda connection: connection.execute(query).one())
-        leased = self.leased
-        lineage = Lineage(plan.schedule_instance_id, leased.plan_id, leased.slice_id, leased.task_id, leased.run_id)
-        advance_after(self.engine, plan, self.snapshot.spec, self.clock(), lineage=lineage)

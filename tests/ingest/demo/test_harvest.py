@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from platform_defs.demo_source.server import DemoSettings, running_server
 from platform_defs.ingest.codes import PaginationType
-from platform_defs.ingest.execution import task_run
+from platform_defs.ingest.execution import task_ends
 from platform_defs.ingest.materialisation import materialise_bucket
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.windows import Window
@@ -46,7 +46,7 @@ def test_a_window_is_harvested_completely_and_once(engine: Engine, demo: DemoCli
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that is put back is due again at once: the clock of these tests stands still."""
-    monkeypatch.setattr(task_run, "FIRST_WAIT", timedelta(0))
+    monkeypatch.setattr(task_ends, "FIRST_WAIT", timedelta(0))
 
 
 TROUBLES = [
