@@ -1,0 +1,211 @@
+"""`platform ingest status|windows|cancel|replay|unblock`: what is open or blocked, and how it is freed."""
+
+import json
+from datetime import datetime
+
+import click
+from sqlalchemy import Engine
+
+from platform_defs.commands.tables import json_option, print_rows, print_table
+from platform_defs.connections import open_database
+from platform_defs.ingest.codes import Operation
+from platform_defs.ingest.errors import PlanError, SpecError
+from platform_defs.ingest.execution.blocks import list_blocks, paused_sources, unblock_endpoint
+from platform_defs.ingest.execution.executor import utc_now
+from platform_defs.ingest.execution.health import read_limits
+from platform_defs.ingest.ledger.queue import GIVEN_UP, OPEN_STATES, count_tasks
+from platform_defs.ingest.ledger.windows import open_windows
+from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans, count_cancelled, count_stopping
+from platform_defs.ingest.planning.wanted_windows import parse_instant
+from platform_defs.ingest.spec.compiler import compile_spec
+
+OPERATIONS = click.Choice([operation.lower() for operation in Operation])
+
+
+def begin_of(engine: Engine, code: str, endpoint: str) -> datetime | None:
+    """Where the endpoint's windows begin; raises UnknownEndpoint for a name that is misspelt."""
+    try:
+        return compile_spec(engine, code, endpoint, Operation.HARVEST, now=utc_now()).spec.window.start
+    except SpecError:
+        return None
+
+
+def refuse_options_of_others(operation: Operation, time: str | None, bucket: int | None) -> None:
+    """An option that is silently left out would let a run look as if it had done what was asked."""
+    if operation is Operation.UPDATE and time is not None:
+        raise click.UsageError("an update has buckets and no windows: use --bucket instead of --from and --to")
+    if operation is not Operation.UPDATE and bucket is not None:
+        raise click.UsageError(f"a {operation.lower()} has windows and no buckets: use --from and --to")
+
+
+@click.command("status")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def status(as_json: bool) -> None:
+    """Tasks that wait, run or were given up, and what is blocked."""
+    with open_database() as engine:
+        tasks, blocks = count_tasks(engine, states=(*OPEN_STATES, *GIVEN_UP)), list_blocks(engine)
+        paused = [code for code in paused_sources(engine) if any(key[0] == code for key in tasks)]
+        cancelled, stopping = count_cancelled(engine), count_stopping(engine)
+        limits = list(read_limits(engine, utc_now()).values())
+    if as_json:
+        rows = [
+            dict(zip(("source", "endpoint", "operation", "status", "tasks"), (*key, n), strict=True))
+            for key, n in tasks.items()
+        ]
+        stopped = [{"source": b.provenance_code, "endpoint": b.endpoint_name, "reason": b.reason} for b in blocks]
+        taken_back = [
+            {"source": s, "endpoint": e, "operation": o, "partitions": count} for (s, e, o), count in cancelled.items()
+        ]
+        lowered = [
+            {
+                **dict(zip(("source", "endpoint", "operation"), limit.partition, strict=True)),
+                "slices": limit.max_concurrent,
+                "until": limit.holds_until.isoformat(),
+                "reason": limit.reason,
+            }
+            for limit in limits
+        ]
+        found = {"tasks": rows, "blocked": stopped, "paused": paused, "cancelled": taken_back, "stopping": stopping}
+        click.echo(json.dumps(found | {"lowered": lowered}))
+        return
+    if tasks:
+        lines = [(f"{s}/{e}", o.lower(), state.lower(), count) for (s, e, o, state), count in sorted(tasks.items())]
+        print_table(("endpoint", "operation", "state", "tasks"), lines)
+    if any(state in GIVEN_UP for *_, state in tasks):
+        click.echo("windows of failed and partial tasks are not complete: `platform ingest windows` says why")
+    for block in blocks:
+        click.echo(str(block))
+    for code in paused:
+        click.echo(f"{code} is not active: its tasks wait until it is")
+    for limit in limits:
+        click.echo(str(limit))
+    for (source, name, operation), count in sorted(cancelled.items()):
+        what = "buckets" if operation == Operation.UPDATE else "windows"
+        click.echo(f"{source}/{name}: cancelled {operation.lower()} {what}: {count}; running one again begins it anew")
+    if stopping:
+        click.echo(f"{stopping} cancelled {'task ends' if stopping == 1 else 'tasks end'} after the next page")
+    if not tasks and not blocks and not cancelled:
+        click.echo("no task waits or was given up, and no endpoint is blocked")
+
+
+@click.command("windows")
+@click.argument("code")
+@click.argument("endpoint")
+@click.option("--operation", type=click.Choice(["harvest", "backfill"]), default="harvest", show_default=True)
+@json_option
+def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
+    """Windows that were begun and are not complete. Exit code 1 if there are any."""
+    with open_database() as engine:
+        found = open_windows(
+            engine, code, endpoint, Operation(operation.upper()), begins=begin_of(engine, code, endpoint)
+        )
+    lines = [
+        {"window": str(one.window), "status": one.status.lower(), "plan": one.plan_key, "reason": one.reason or ""}
+        for one in found
+    ]
+    print_rows(lines, as_json=as_json, nothing="no window is open")
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+@click.command("cancel")
+@click.argument("code")
+@click.argument("endpoint")
+@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True)
+@click.option("--from", "start", metavar="T", help="Windows that end after this time (UTC).")
+@click.option("--to", "end", metavar="T", help="Windows that begin before this time (UTC).")
+@click.option("--bucket", type=click.IntRange(0), help="With update: this bucket.")
+@click.option("--plan", "plan_key", metavar="KEY", help="This plan alone, as `platform ingest windows` names it.")
+@click.option("--all", "everything", is_flag=True, help="All open windows or buckets of the operation.")
+@click.option("--reason", help="Why, for those who look at it later.")
+@json_option
+def cancel(
+    code: str,
+    endpoint: str,
+    operation: str,
+    start: str | None,
+    end: str | None,
+    bucket: int | None,
+    plan_key: str | None,
+    everything: bool,
+    reason: str | None,
+    as_json: bool,
+) -> None:
+    """Take back windows or buckets that are not complete. Their records stay.
+
+    What waits is not fetched, what is being fetched ends after its next page. Running or materialising a window again
+    begins it anew; until then it stays cancelled.
+    """
+    refuse_options_of_others(Operation(operation.upper()), start or end, bucket)
+    if not everything and not (start or end or plan_key) and bucket is None:
+        raise click.UsageError("say which: --from and --to, --bucket, --plan or --all")
+    choice = PlanChoice(
+        None if start is None else parse_instant(start, "--from"),
+        None if end is None else parse_instant(end, "--to"),
+        bucket,
+        plan_key,
+    )
+    with open_database() as engine:
+        found = cancel_plans(engine, code, endpoint, Operation(operation.upper()), choice, reason=reason, now=utc_now())
+        if not found:
+            # a name that is misspelt; the tasks of a source that is not active can be taken back too
+            begin_of(engine, code, endpoint)
+            what = "bucket" if operation.upper() == Operation.UPDATE else "window"
+            raise PlanError(f"{code}/{endpoint} has no open {operation} {what} like that: nothing was cancelled")
+    lines = [
+        {"partition": one.name, "taken_back": one.taken_back, "stopping": one.stopping, "plan": one.plan_key}
+        for one in found
+    ]
+    print_rows(lines, as_json=as_json, nothing="")
+    if not as_json and any(one.stopping for one in found):
+        click.echo("tasks that are stopping end after their next page: `platform ingest status` says when they have")
+
+
+@click.command("replay")
+@click.argument("run_id", type=int)
+@click.argument("batch_no", type=int)
+def replay(run_id: int, batch_no: int) -> None:
+    """Rebuild the request of a stored batch from its plan's snapshot. Sends and writes nothing.
+
+    Exit code 0 only if the request is the one that was sent.
+    """
+    from platform_defs.ingest.execution.replay import load_batch
+    from platform_defs.ingest.transport.requests import replay_request
+
+    with open_database() as engine:
+        found = replay_request(load_batch(engine, run_id, batch_no))
+    context = found.context
+    fields = {
+        "same": found.is_same,
+        "request": found.rebuilt,
+        "position": context.position.as_json(),
+        "exprHash": context.batch.expr_hash,
+        "specFingerprint": context.spec_fingerprint,
+        "sliceSignature": context.slice_signature,
+        "stats": context.batch.stats,
+    }
+    if not found.is_same:
+        fields["stored"] = found.stored
+    click.echo(json.dumps(fields, indent=2, ensure_ascii=False))
+    if not found.is_same:
+        raise click.exceptions.Exit(1)
+
+
+@click.command("unblock")
+@click.argument("code")
+@click.argument("endpoint")
+def unblock(code: str, endpoint: str) -> None:
+    """Let an endpoint be asked again after a fatal error. Such an error is a key that the source refused."""
+    with open_database() as engine:
+        was_blocked = unblock_endpoint(engine, code, endpoint)
+        if not was_blocked:
+            begin_of(engine, code, endpoint)
+    if was_blocked:
+        click.echo(
+            f"{code}/{endpoint} is asked again from now on; windows that failed are tried again after 15 minutes"
+        )
+    else:
+        click.echo(f"{code}/{endpoint} is not blocked")
+
+
+COMMANDS: tuple[click.Command, ...] = (status, windows, cancel, replay, unblock)
