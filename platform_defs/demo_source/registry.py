@@ -13,13 +13,16 @@ from platform_defs.store.engine import read
 DEMO_SOURCES = {"demo_pubmed": "pubmed", "demo_crossref": "crossref"}
 # How long before the first load the windows of the demo sources begin.
 FIRST_WINDOWS = timedelta(days=7)
+# The demo source lists a record at once: its last day is due at midnight, and what pages show works at every hour.
+NO_LAG = timedelta(0)
 
 
 def load_demo_sources(engine: Engine, url: str, *, now: datetime) -> None:
     """Loads both presets at this address; loading them again changes the address alone, and never their windows."""
     for code, preset in DEMO_SOURCES.items():
         file = read_file(read_preset(preset), f"preset:{preset}")
-        load(engine, file.with_changes(code=code, base_url=url, start=_first_window(engine, code, now)), now=now)
+        start = _first_window(engine, code, now)
+        load(engine, file.with_changes(code=code, base_url=url, start=start, safety_lag=NO_LAG), now=now)
 
 
 def _first_window(engine: Engine, code: str, now: datetime) -> datetime:

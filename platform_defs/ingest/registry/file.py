@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import yaml
@@ -107,8 +107,15 @@ class RegistryFile:
         place = f"{name} ({finding.endpoint})" if finding.endpoint else name
         return Problem(self.line_of(code, endpoint, operation, finding), f"{code}: {place}: {finding.text}")
 
-    def with_changes(self, *, code: str | None, base_url: str | None, start: datetime | None) -> "RegistryFile":
-        """The file's source under another code, at another address, or with windows from another start."""
+    def with_changes(
+        self,
+        *,
+        code: str | None,
+        base_url: str | None,
+        start: datetime | None,
+        safety_lag: timedelta | None = None,
+    ) -> "RegistryFile":
+        """The file's source under another code, at another address, or with windows that begin or are due otherwise."""
         changed: dict[str, Any] = {} if code is None else {"provenance_code": code}
         file = replace(
             self,
@@ -124,13 +131,15 @@ class RegistryFile:
         if base_url is not None:
             for source in file.codes:
                 file.rows = with_base_url(file.rows, source, base_url)
-        if start is not None:
-            file.rows = [
-                replace(row, values={**row.values, "start_at": start})
-                if row.table is CONFIGURATIONS["window"].table and row.values.get("start_at") is not None
-                else row
-                for row in file.rows
-            ]
+        windows: dict[str, Any] = {} if start is None else {"start_at": start}
+        if safety_lag is not None:
+            windows["watermark_lag_seconds"] = int(safety_lag.total_seconds())
+        file.rows = [
+            replace(row, values={**row.values, **windows})
+            if row.table is CONFIGURATIONS["window"].table and row.values.get("start_at") is not None
+            else row
+            for row in file.rows
+        ]
         return file
 
 

@@ -162,12 +162,15 @@ def test_a_base_url_that_is_no_address_is_refused(engine: Engine, url: str) -> N
 
 def test_a_preset_is_loaded_under_another_code_and_address(engine: Engine) -> None:
     file = read_file(read_preset("pubmed"), "preset:pubmed")
-    other = file.with_changes(code="demo_pubmed", base_url="http://127.0.0.1:9/", start=NOW - timedelta(days=30))
+    start = NOW - timedelta(days=30)
+    other = file.with_changes(code="demo_pubmed", base_url="http://127.0.0.1:9/", start=start, safety_lag=timedelta(0))
     load(engine, other, now=NOW)
     assert load(engine, other, now=LATER) == []
     spec = compile_spec(engine, "demo_pubmed", "search", Operation.HARVEST, now=LATER).spec
     assert spec.search is not None
-    assert (spec.search.http.base_url, spec.window.start) == ("http://127.0.0.1:9", NOW - timedelta(days=30))
+    assert (spec.search.http.base_url, spec.window.start) == ("http://127.0.0.1:9", start)
+    # at midnight a day is over and due
+    assert spec.window.safety_lag == timedelta(0)
 
 
 def test_a_compiled_spec_does_not_change_with_the_registry(engine: Engine) -> None:
