@@ -167,7 +167,9 @@ def measured(work: Callable[[str, str], int], database: str, url: str) -> Measur
 
 @contextmanager
 def demo_source(records: int, latency_ms: int = 0) -> Iterator[str]:
+    # without a limit: the headers of Crossref, 50 requests a second, would be what is measured
     arguments = ["--records", str(records), "--now", NOW.isoformat(), "--latency-ms", str(latency_ms)]
+    arguments += ["--rate", "100000", "--burst", "1000"]
     command = [sys.executable, "-m", "platform_defs.demo_source", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
