@@ -11,7 +11,7 @@ from platform_defs.rate_gate.decisions import Permit, Reason, Reject, WaitUntil
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.leases import Lease, LeaseKeeper
 
-# between two looks for a free lease
+# between two looks for a lease that another process has given back
 _LOOK_S = 0.05
 _LOOK_MOST_S = 0.5
 
@@ -86,17 +86,21 @@ class Passes:
     def _lease(self, passage: Passage, facts: Facts, limit: int, until: float) -> Lease:
         began = self._clock.monotonic()
         pause_s = _LOOK_S
-        while True:
-            lease = self._gate.leases.take(passage.key, limit, ttl_s=self._keeper.lease_s)
-            if lease is not None:
-                facts.waited_s += self._clock.monotonic() - began
-                return lease
-            if self._clock.monotonic() + pause_s > until:
-                facts.rejected = "REJECT"
-                later = self._clock.now() + timedelta(seconds=self._keeper.lease_s)
-                raise self._held_back(passage, facts, Reject(Reason.CONCURRENCY, later))
-            self.wait(pause_s, passage, facts)
-            pause_s = min(_LOOK_MOST_S, pause_s * 1.5)
+        with self._gate.leases.waiting(passage.key) as freed:
+            while True:
+                freed.clear()
+                lease = self._gate.leases.take(passage.key, limit, ttl_s=self._keeper.lease_s)
+                if lease is not None:
+                    facts.waited_s += self._clock.monotonic() - began
+                    return lease
+                if self._clock.monotonic() + pause_s > until:
+                    facts.rejected = "REJECT"
+                    later = self._clock.now() + timedelta(seconds=self._keeper.lease_s)
+                    raise self._held_back(passage, facts, Reject(Reason.CONCURRENCY, later))
+                # other processes do not say that they gave a lease back: those are looked for
+                self._clock.wait(pause_s, freed)
+                self.wait(0, passage, facts)
+                pause_s = min(_LOOK_MOST_S, pause_s * 1.5)
 
     def _held_back(self, passage: Passage, facts: Facts, decision: Reject) -> HeldBack:
         until = decision.until.isoformat(timespec="seconds")

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +56,8 @@ class RequestLeases:
         )
         self._lock = threading.Lock()
         self._under_way: Counter[str] = Counter()
+        # of each key: what is set for the threads that wait for a lease
+        self._waiting: defaultdict[str, list[threading.Event]] = defaultdict(list)
 
     def take(self, key: str, limit: int, *, ttl_s: float) -> Lease | None:
         """One of the key's `limit` leases, for `ttl_s` seconds; None while all of them are taken."""
@@ -81,9 +83,28 @@ class RequestLeases:
             self._quietly(self._extend, {"key": lease.key, "owner": lease.owner, "ttl_us": round(ttl_s * _MICRO)})
 
     def release(self, lease: Lease) -> None:
-        self._leave(lease.key)
-        if not lease.is_local:
-            self._quietly(self._release, {"key": lease.key, "owner": lease.owner})
+        try:
+            if not lease.is_local:
+                self._quietly(self._release, {"key": lease.key, "owner": lease.owner})
+        finally:
+            self._leave(lease.key)
+
+    @contextmanager
+    def waiting(self, key: str) -> Iterator[threading.Event]:
+        """An event that is set when a thread of this process gives a lease of the key back.
+
+        Of the leases that other processes give back it does not tell.
+        """
+        freed = threading.Event()
+        with self._lock:
+            self._waiting[key].append(freed)
+        try:
+            yield freed
+        finally:
+            with self._lock:
+                self._waiting[key].remove(freed)
+                if not self._waiting[key]:
+                    del self._waiting[key]
 
     def _take_in_database(self, key: str, limit: int, ttl_s: float) -> Lease | None:
         owner = uuid.uuid4().hex
@@ -122,6 +143,8 @@ class RequestLeases:
     def _leave(self, key: str) -> None:
         with self._lock:
             self._under_way[key] -= 1
+            for freed in self._waiting.get(key, ()):
+                freed.set()
 
 
 class LeaseKeeper:

@@ -41,6 +41,20 @@ def test_no_more_than_the_limit_are_out_and_each_comes_back(engine: Engine) -> N
     assert take(one, 2) is None
 
 
+def test_a_thread_that_waits_for_a_lease_hears_when_another_thread_gives_it_back(engine: Engine) -> None:
+    [gate] = gates(engine, StillClock(), 1)
+    lease = take(gate, 1)
+    assert lease is not None
+    with gate.leases.waiting("k") as freed, gate.leases.waiting("another key") as other:
+        assert take(gate, 1) is None
+        assert not freed.is_set()
+        gate.leases.release(lease)
+        # set once the lease can be taken, so that nobody who hears it looks in vain
+        assert freed.is_set()
+        assert not other.is_set()
+        assert take(gate, 1) is not None
+
+
 def test_a_limit_may_grow_and_shrink(engine: Engine) -> None:
     one, other = gates(engine, StillClock(), 2)
     assert take(one, 1) is not None
