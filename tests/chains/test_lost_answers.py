@@ -1,10 +1,5 @@
 """A commit whose answer is lost is repeated: whatever was asked for has happened once, and is answered as done."""
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 from sqlalchemy import Engine
 
@@ -14,25 +9,9 @@ from platform_defs.chains.runs import operations
 from platform_defs.chains.runs.queries import list_drives, list_runs
 from platform_defs.chains.states import NodeStatus, RunStatus
 from tests.chains.making import ACTOR, DIAMOND, audit_rows, make_chain, node_rows, put, run_row, start
+from tests.lost_answers import losing_answer
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-
-
-@contextmanager
-def losing_one_answer(engine: Engine) -> Iterator[None]:
-    """The next commit takes place, but its caller hears that the database did not answer."""
-    commit, lost = engine.dialect.do_commit, []
-
-    def lose(connection: Any) -> None:
-        commit(connection)
-        if not lost:
-            lost.append(True)
-            raise sqlite3.OperationalError("database is locked")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine.dialect, "do_commit", lose)
-        yield
-    assert lost
 
 
 def actions(engine: Engine) -> list[str]:
@@ -40,25 +19,22 @@ def actions(engine: Engine) -> list[str]:
 
 
 def test_a_chain_is_created_and_changed_once(engine: Engine, types: NodeTypes) -> None:
-    with losing_one_answer(engine):
+    with losing_answer(engine):
         made = make_chain(engine, types)
     fields = {"name": "later", "description": None, "dag_json": DIAMOND, "version": 1, "actor": ACTOR}
-    with pytest.MonkeyPatch.context() as patch:
-        # the update reads the chain before it writes, and the answer to the read must not be the one that is lost
-        patch.setattr(chains, "get_chain", lambda *_: None)
-        with losing_one_answer(engine):
-            assert chains.update_chain(engine, types, made.chain_id, **fields).version == 2
-    with losing_one_answer(engine):
+    with losing_answer(engine):
+        assert chains.update_chain(engine, types, made.chain_id, **fields).version == 2
+    with losing_answer(engine):
         assert not chains.set_chain_enabled(engine, made.chain_id, False, actor=ACTOR).enabled
     assert actions(engine) == ["chain.create", "chain.update", "chain.disable"]
 
 
 def test_a_run_is_started_and_stopped_once(engine: Engine, types: NodeTypes) -> None:
     chain = make_chain(engine, types)
-    with losing_one_answer(engine):
+    with losing_answer(engine):
         run_id = start(engine, chain)
     assert [row.run_id for row in list_runs(engine)] == [run_id]
-    with losing_one_answer(engine):
+    with losing_answer(engine):
         assert operations.stop_run(engine, run_id, actor=ACTOR) in (RunStatus.STOPPING, RunStatus.STOPPED)
     assert actions(engine) == ["chain.create", "run.start", "run.stop"]
 
@@ -66,11 +42,11 @@ def test_a_run_is_started_and_stopped_once(engine: Engine, types: NodeTypes) -> 
 def test_a_node_is_retried_and_completed_once(engine: Engine, types: NodeTypes) -> None:
     run_id = start(engine, make_chain(engine, types))
     put(engine, run_id, RunStatus.FAILED, a=NodeStatus.FAILED, b=NodeStatus.SKIPPED, c=NodeStatus.SKIPPED)
-    with losing_one_answer(engine):
+    with losing_answer(engine):
         state = operations.retry_node(engine, run_id, "a", actor=ACTOR)
     assert (state.status, state.attempt) == (NodeStatus.RETRYING, 2)
     assert (run_row(engine, run_id).status, len(list_drives(engine, run_id))) == ("RUNNING", 2)
-    with losing_one_answer(engine):
+    with losing_answer(engine):
         assert operations.complete_node(engine, run_id, "a", actor=ACTOR).status is NodeStatus.SUCCESS
     assert len(node_rows(engine, run_id)["a"].operations) == 2
     assert actions(engine) == ["chain.create", "run.start", "node.retry", "node.complete"]

@@ -88,7 +88,8 @@ class Draft:
 
     def write(self, row: NodeRow, values: Mapping[str, Any]) -> bool:
         """Returns False if somebody was faster."""
-        if not node_rows.change(self.connection, self.run_id, row, values):
+        is_written = node_rows.change(self.connection, self.run_id, row, values)
+        if not is_written and not node_rows.has_values(self.connection, self.run_id, row.node_id, values):
             self.must_reload = True
             return False
         self.changed[row.node_id] = replace(row, **{name: value for name, value in values.items() if name in _FIELDS})

@@ -266,7 +266,11 @@ class RunDriver:
     def _end_run(self, connection: Connection) -> list[Happening] | None:
         """A retry or a complete that came in this moment has locked the run before, or comes after its end."""
         run = lock_run(connection, self._run_id)
-        if run is None or run.status != RunStatus.RUNNING or run.drive_no != self._drive_no:
+        if run is None or run.drive_no != self._drive_no:
+            return None
+        if RunStatus(run.status).is_ended:
+            return [RunEnded(RunStatus(run.status))]  # By this drive: the answer to its commit was lost.
+        if run.status != RunStatus.RUNNING:
             return None
         outcome = next_steps(self._board.dag, node_statuses(connection, self._run_id)).outcome
         if outcome is None:
@@ -276,14 +280,17 @@ class RunDriver:
 
     def _end_stopped(self, connection: Connection) -> list[Happening] | None:
         run = lock_run(connection, self._run_id)
-        if run is None or run.status != RunStatus.STOPPING:
+        if run is None or run.status not in (RunStatus.STOPPING, RunStatus.STOPPED):
             return None
         now, reason = self._clock(), _stop_reason(_Glance.of(run))
         nodes = node_rows.load_nodes(connection, self._run_id)
         present = {name: row.status for name, row in nodes.items()}
-        stop_nodes(connection, self._run_id, self._board.dag, present, reason=reason, at=now)
-        end_run(connection, self._run_id, RunStatus.STOPPED, at=now)
-        stopped = [nodes[node_id] for node_id in stopped_nodes(self._board.dag, present)]
+        if run.status == RunStatus.STOPPING:
+            stop_nodes(connection, self._run_id, self._board.dag, present, reason=reason, at=now)
+            end_run(connection, self._run_id, RunStatus.STOPPED, at=now)
+            stopped = [nodes[node_id] for node_id in stopped_nodes(self._board.dag, present)]
+        else:  # The answer to the commit that stopped it was lost.
+            stopped = [row for row in nodes.values() if row.status is NodeStatus.STOPPED]
         ended = [NodeEnded(row.node_id, NodeStatus.STOPPED, row.attempt, error=reason) for row in stopped]
         return [*ended, RunEnded(RunStatus.STOPPED)]
 

@@ -24,6 +24,8 @@ _COLUMNS = (
     job_run_node.c.operations,
 )
 
+_COMPARED = frozenset({"status", "attempt", "drive_no", "next_try_at", "started_at", "ended_at"})
+
 
 @dataclass(frozen=True)
 class NodeRow:
@@ -70,6 +72,17 @@ def change(connection: Connection, run_id: str, row: NodeRow, values: Mapping[st
     if row.status is NodeStatus.RUNNING:
         unchanged &= job_run_node.c.drive_no == row.drive_no
     return connection.execute(update(job_run_node).where(unchanged).values(dict(values))).rowcount == 1
+
+
+def has_values(connection: Connection, run_id: str, node_id: str, values: Mapping[str, Any]) -> bool:
+    """Whether the node is as a drive wrote it before: the answer to a commit was lost, and the transaction is repeated.
+
+    What a drive writes has the time of its step in it, to the microsecond, so that nobody else writes the same.
+    """
+    table = job_run_node.c
+    same = [table[name] == value for name, value in values.items() if name in _COMPARED]
+    found = connection.execute(select(table.node_id).where(table.run_id == run_id, table.node_id == node_id, *same))
+    return found.first() is not None
 
 
 def save_checkpoint(connection: Connection, run_id: str, node_id: str, checkpoint: Any) -> None:
