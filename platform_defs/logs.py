@@ -2,8 +2,13 @@
 
 import json
 import logging
+import math
 import re
 import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -11,6 +16,7 @@ from typing import Any, TextIO
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 MASK = "***"
+_REMEMBERED_LINES = 1000
 _SECRET_NAMES = re.compile(r"(?i)authorization|assertion|password|passwd|secret|token|api[_-]?key")
 _SECRETS = (
     # The platform's own keys. The public id stays readable, so that an operator can tell which key it was.
@@ -122,6 +128,36 @@ class HumanFormatter(logging.Formatter):
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return mask_secrets(line) if _may_hold_secret(line) else line
+
+
+class SparseLog:
+    """Writes a line that comes again and again once a minute, and says how often it came meanwhile.
+
+    For loops that go on while the database is away: they fail in the same way every second, perhaps for hours.
+    """
+
+    def __init__(
+        self, logger: logging.Logger, every_s: float = 60.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._logger = logger
+        self._every_s = every_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        # line -> when it was written, and how often it came since; the one that came last is the last
+        self._lines: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def write(self, level: int, line: str, **options: Any) -> None:
+        """`options` are those of `logging.Logger.log`."""
+        with self._lock:
+            now = self._clock()
+            written_at, left_out = self._lines.pop(line, (-math.inf, 0))
+            is_due = now - written_at >= self._every_s
+            self._lines[line] = (now, 0) if is_due else (written_at, left_out + 1)
+            if len(self._lines) > _REMEMBERED_LINES:
+                self._lines.popitem(last=False)
+        if is_due:
+            times = f" ({left_out} times more since this was logged last)" if left_out else ""
+            self._logger.log(level, "%s%s", line, times, **options)
 
 
 def _may_hold_secret(text: str) -> bool:

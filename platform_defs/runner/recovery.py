@@ -2,9 +2,30 @@
 
 from platform_defs.runner.closing import close_run_and_row
 from platform_defs.runner.run_processes import RunProcesses
-from platform_defs.work import leases
+from platform_defs.work import leases, runners
 from platform_defs.work.each import for_each
 from platform_defs.work.rows import EndedBy, Work
+
+
+class Contact:
+    """How long this runner has written its heartbeats without a longer pause, by the monotonic clock.
+
+    When the database was away, the leases of all runners have run out, although their runs go on. Until every runner
+    had the time of a lease to renew its own, a lease of another machine says nothing.
+    """
+
+    def __init__(self) -> None:
+        self._since = self._last = float("-inf")
+
+    def note_heartbeat(self, now: float) -> None:
+        if now - self._last > runners.ALIVE_FOR.total_seconds():
+            self._since = now
+        self._last = now
+
+    def outlasts_lease(self, now: float) -> bool:
+        """Whether the runners of other machines have had the time to renew their leases."""
+        is_fresh = now - self._last <= runners.ALIVE_FOR.total_seconds()
+        return is_fresh and now - self._since >= leases.LEASE.total_seconds()
 
 
 def recover_local_rows(processes: RunProcesses) -> None:
@@ -28,9 +49,16 @@ def recover_local_rows(processes: RunProcesses) -> None:
     for_each(gone, recover, lambda row: f"row of work {row.id} was left by a runner and cannot be taken over")
 
 
-def close_expired_rows(processes: RunProcesses) -> None:
-    """Handles leases that ran out: their runner, here or on another machine, is gone or cut off from the database."""
-    expired = [row for row in leases.rows_with_expired_lease(processes.engine) if row.id not in processes]
+def close_expired_rows(processes: RunProcesses, *, of_other_machines: bool) -> None:
+    """Handles leases that ran out: their runner is gone or cut off from the database.
+
+    Those of other machines are left alone unless `of_other_machines` (see Contact).
+    """
+    expired = [
+        row
+        for row in leases.rows_with_expired_lease(processes.engine)
+        if row.id not in processes and (of_other_machines or row.local_runner is not None)
+    ]
 
     def settle(row: Work) -> None:
         if row.process is None:

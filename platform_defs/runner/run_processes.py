@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from dagster import DagsterInstance
 from sqlalchemy import Engine
 
+from platform_defs.logs import SparseLog
 from platform_defs.runner.closing import close_run_and_row
 from platform_defs.runner.crash_logs import CrashLogs
 from platform_defs.runner.fork_server import ForkServer, describe_exit
@@ -74,6 +75,7 @@ class RunProcesses:
         self._selector = selector
         self._metrics = metrics
         self._owner = owner
+        self._failures = SparseLog(_log)
         self._by_work_id: dict[int, RunProcess] = {}
 
     def __len__(self) -> int:
@@ -123,8 +125,9 @@ class RunProcesses:
         self._metrics.record_start(datetime.now(UTC) - item.work.created_at)
 
     def adopt(self, row: Work, process: ProcessId) -> None:
-        """Answers from now on for a living process whose own runner is gone."""
-        leases.adopt(self.engine, str(row.lease_owner), self._owner, [row.id])
+        """Answers from now on for a living process whose own runner is gone, unless another runner already does."""
+        if not leases.adopt(self.engine, str(row.lease_owner), self._owner, row.id):
+            return
         item = self._by_work_id[row.id] = RunProcess(row, pid=process.pid, process=process)
         self._watch(item)
         if self._settings.runner_orphans == "end":
@@ -159,6 +162,7 @@ class RunProcesses:
             [item for item in self._by_work_id.values() if item.ended is not None],
             close,
             lambda item: f"row of work {item.work.id} cannot be closed after its process ended",
+            self._failures,
         )
 
     def _close(self, item: RunProcess, reason: str) -> None:
@@ -235,6 +239,7 @@ class RunProcesses:
             [item for item in self._by_work_id.values() if item.kill_at is None and item.process is not None],
             end,
             lambda item: f"the run of work {item.work.id} was not told that the runner stops",
+            self._failures,
         )
 
     def leave(self) -> None:

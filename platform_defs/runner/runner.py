@@ -16,12 +16,12 @@ from typing import Any
 
 from dagster import DagsterInstance
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.arrivals.kinds_of_work import MODEL_RUN
 from platform_defs.chains.runs.recovery import continue_runs
-from platform_defs.errors import PlatformError, one_line
+from platform_defs.errors import one_line
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
+from platform_defs.logs import SparseLog
 from platform_defs.runner import recovery
 from platform_defs.runner.code_server import CodeServer, CodeServerReloads
 from platform_defs.runner.definitions_loader import DefinitionsLoader
@@ -33,6 +33,7 @@ from platform_defs.runner.run_processes import RunProcesses
 from platform_defs.settings import Settings
 from platform_defs.sources.named import source_of_resource
 from platform_defs.work import leases, runners, wake
+from platform_defs.work.each import trace_of
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import INGEST_RUN, LAUNCHED_RUNS, PRIORITY, Work
 
@@ -64,6 +65,8 @@ class Runner:
         self._awaited: Mapping[str, int] | None = None
         self._next_heartbeat = 0.0
         self._next_log_deletion = 0.0
+        self._contact = recovery.Contact()
+        self._failures = SparseLog(_log)
         self._has_recovered = False
 
     def run(self, listener: socket.socket) -> None:
@@ -94,7 +97,7 @@ class Runner:
         steps = (
             processes.close_ended,
             lambda: self._loader.close_retired(processes.servers_in_use()),
-            lambda: recovery.close_expired_rows(processes),
+            self._close_expired_rows,
             processes.terminate_requested,
             processes.kill_overdue,
             self._start_queued_rows,
@@ -118,10 +121,8 @@ class Runner:
         try:
             step()
         except Exception as error:
-            # A stack trace of the database's errors would show the parameters of the statement.
-            is_expected = isinstance(error, (PlatformError, SQLAlchemyError, OSError))
-            line = one_line(error)
-            _log.error("the runner could not do a step and goes on: %s", line, exc_info=None if is_expected else error)
+            line = f"the runner could not do a step and goes on: {one_line(error)}"
+            self._failures.write(logging.ERROR, line, exc_info=trace_of(error))
 
     def _stop(self, number: int, frame: object) -> None:
         self._processes.stop()
@@ -233,6 +234,9 @@ class Runner:
         if time.monotonic() >= self._next_heartbeat:
             self._send_heartbeat()
 
+    def _close_expired_rows(self) -> None:
+        recovery.close_expired_rows(self._processes, of_other_machines=self._contact.outlasts_lease(time.monotonic()))
+
     def _delete_old_logs_if_due(self) -> None:
         if time.monotonic() >= self._next_log_deletion:
             self._next_log_deletion = time.monotonic() + DELETE_LOGS_EVERY_S
@@ -255,6 +259,7 @@ class Runner:
             metrics=self._metrics.exposition(),
             started_at=self._started_at,
         )
+        self._contact.note_heartbeat(time.monotonic())
 
     def _leave(self, *sockets: socket.socket) -> None:
         signal.set_wakeup_fd(-1)

@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.errors import PlatformError
+from platform_defs.errors import PlatformError, one_line
+from platform_defs.logs import SparseLog
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
@@ -91,15 +92,16 @@ class Sender:
 
     def run(self, stop: threading.Event) -> None:
         """Sends until told to stop; while the database does not answer, the sender waits for it."""
+        failures = SparseLog(log)
         while not stop.is_set():
             try:
                 _, pause = self._start_attempts()
             except (PlatformError, SQLAlchemyError) as error:
-                log.warning("webhooks wait for the database", extra={"problem": type(error).__name__})
+                failures.write(logging.WARNING, f"webhooks wait for the database: {one_line(error)}")
                 pause = IDLE_S
-            except Exception:
+            except Exception as error:
                 # a bug must not end this thread, since nobody would start it again
-                log.exception("webhooks could not be sent")
+                failures.write(logging.ERROR, f"webhooks could not be sent: {one_line(error)}", exc_info=error)
                 pause = IDLE_S
             stop.wait(pause)
 

@@ -19,6 +19,7 @@ from platform_defs.work.rows import EndedBy, Status, Work, is_due
 
 LEASE = timedelta(seconds=20)
 _QUEUED_AGAIN: dict[str, Any] = {"status": Status.QUEUED, "lease_owner": None, "leased_until": None}
+_IS_NOT_STARTED = work.c.pid.is_(None)
 # The owner of rows that the recovery sensor turned into run requests of Dagster. These leases have no end.
 DAGSTER = "launcher"
 
@@ -116,17 +117,21 @@ def _lock_free_resources(
 
 def give_back(engine: Engine, owner: str, ids: Sequence[int]) -> None:
     """Puts claimed rows back into the queue. Rows whose process has started stay with their owner."""
-    _update_owned(engine, owner, ids, _QUEUED_AGAIN, not_started=True)
+    _update_owned(engine, owner, ids, _QUEUED_AGAIN, _IS_NOT_STARTED)
 
 
 def park(connection: Connection, work_id: int, not_before: datetime) -> bool:
     """Queues a row again whose process has nothing to do until then, and ends by itself. Its run goes on later.
 
-    Returns False if the row is closed, or if somebody asked to end the run.
+    Returns False if the row is closed, or if somebody asked to end the run. To be called by that process alone.
     """
     running = (work.c.id == work_id) & (work.c.status == Status.RUNNING) & work.c.cancel_requested_at.is_(None)
     values = _QUEUED_AGAIN | {"pid": None, "process_started": None, "not_before": not_before}
-    return connection.execute(update(work).where(running).values(values)).rowcount == 1
+    if connection.execute(update(work).where(running).values(values)).rowcount == 1:
+        return True
+    # A row whose process is at work is queued by nobody else: it was done before, and the answer was lost.
+    queued = (work.c.id == work_id) & (work.c.status == Status.QUEUED)
+    return connection.execute(select(work.c.id).where(queued)).first() is not None
 
 
 def hand_to_dagster(connection: Connection, work_id: int, run_id: str) -> None:
@@ -162,13 +167,23 @@ def take_back_from_dagster(engine: Engine, work_id: int, run_id: str) -> Work | 
 def mark_started(engine: Engine, owner: str, work_id: int, process: ProcessId) -> bool:
     """Called by the process of the run itself. Returns False if the row was taken away from the owner meanwhile."""
     values = {"pid": process.pid, "process_started": process.started, "started_at": datetime.now(UTC)}
-    return _update_owned(engine, owner, [work_id], values, not_started=True) == 1
+    # If the answer to the commit was lost, the repeated transaction finds its own process.
+    is_mine = (work.c.pid == process.pid) & (work.c.process_started == process.started)
+    return _update_owned(engine, owner, [work_id], values, _IS_NOT_STARTED | is_mine) == 1
 
 
-def adopt(engine: Engine, old_owner: str, new_owner: str, ids: Sequence[int]) -> None:
-    """Moves the leases of a runner that is gone to another runner."""
+def adopt(engine: Engine, old_owner: str, new_owner: str, work_id: int) -> bool:
+    """Moves the lease of a runner that is gone to another runner; False if somebody else was faster."""
     now = datetime.now(UTC)
-    _update_owned(engine, old_owner, ids, {"lease_owner": new_owner, "leased_until": now + LEASE, "heartbeat_at": now})
+
+    def move(connection: Connection) -> bool:
+        values = {"lease_owner": new_owner, "leased_until": now + LEASE, "heartbeat_at": now}
+        left = (work.c.id == work_id) & _is_owned_by(old_owner)
+        connection.execute(update(work).where(left).values(values))
+        moved = (work.c.id == work_id) & _is_owned_by(new_owner)
+        return connection.execute(select(work.c.id).where(moved)).first() is not None
+
+    return transact(engine, move)
 
 
 def renew(engine: Engine, owner: str, ids: Sequence[int]) -> None:
@@ -231,12 +246,16 @@ def _ids_where(engine: Engine, condition: ColumnElement[bool]) -> list[int]:
 
 
 def _update_owned(
-    engine: Engine, owner: str, ids: Sequence[int], values: Mapping[str, Any], *, not_started: bool = False
+    engine: Engine,
+    owner: str,
+    ids: Sequence[int],
+    values: Mapping[str, Any],
+    condition: ColumnElement[bool] | None = None,
 ) -> int:
-    """Changes those of the rows that the owner still has; returns how many."""
+    """Changes those of the rows that the owner still has, and that meet the condition if there is one; how many."""
     if not ids:
         return 0
     wanted = work.c.id.in_(ids) & _is_owned_by(owner)
-    if not_started:
-        wanted &= work.c.pid.is_(None)
+    if condition is not None:
+        wanted &= condition
     return transact(engine, lambda connection: connection.execute(update(work).where(wanted).values(values)).rowcount)

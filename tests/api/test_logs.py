@@ -101,3 +101,21 @@ def test_a_process_without_logging_of_its_own_shows_time_and_level_of_what_it_wa
     assert logging.lastResort.format(record)[8:] == " ERROR model M is not executed again"
     logs.format_unconfigured("json")
     assert json.loads(logging.lastResort.format(record))["level"] == "ERROR"
+
+
+def test_a_line_that_comes_every_second_is_logged_once_a_minute_with_how_often_it_came(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    sparse = logs.SparseLog(logging.getLogger("sparse"), clock=lambda: now)
+    for second in range(121):
+        now = float(second)
+        sparse.write(logging.ERROR, "the database is away")
+        sparse.write(logging.ERROR, f"row {second % 2} cannot be closed")
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line for line in lines if line.startswith("the database")] == [
+        "the database is away",
+        "the database is away (59 times more since this was logged last)",
+        "the database is away (59 times more since this was logged last)",
+    ]
+    assert len([line for line in lines if line.startswith("row")]) == 5
