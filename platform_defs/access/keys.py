@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, or_, select
+from sqlalchemy import Connection, Engine, or_, select
 from sqlalchemy.sql import Select
 
 from platform_defs.access.errors import KeyRefused, KeyRequestError
@@ -20,6 +20,7 @@ from platform_defs.access.tenants import Tenant, find_tenant, tenant_of_row
 from platform_defs.canonical import sha256_hex
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
+from platform_defs.store.repeating import once
 from platform_defs.store.tables.access import api_keys, tenants
 
 MAX_NAME = 128
@@ -72,7 +73,14 @@ def issue_key(
         "source_type": None if source_type is None else source_type.value,
         "tenant_id": tenant_id,
     }
-    transact(engine, lambda connection: connection.execute(api_keys.insert().values(row)))
+
+    def work(connection: Connection) -> None:
+        connection.execute(api_keys.insert().values(row))
+
+    def is_issued(connection: Connection, _: None) -> bool:
+        return connection.execute(select(api_keys.c.id).where(api_keys.c.public_id == public_id)).first() is not None
+
+    transact(engine, once(work, is_issued))
     return key
 
 
@@ -99,7 +107,7 @@ def revoke_key(engine: Engine, name_or_id: str) -> list[str]:
     match = or_(api_keys.c.public_id == name_or_id, api_keys.c.name == name_or_id)
     moment = now()
 
-    def work(connection: Any) -> list[str] | None:
+    def work(connection: Connection) -> list[str] | None:
         # the rows are locked by the update before anything is read, so two revocations never both report a key
         connection.execute(api_keys.update().where(match, api_keys.c.revoked_at.is_(None)).values(revoked_at=moment))
         rows = connection.execute(select(api_keys.c.public_id, api_keys.c.revoked_at).where(match)).all()

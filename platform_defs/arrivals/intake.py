@@ -17,6 +17,7 @@ from platform_defs.arrivals.op_time import normalise_op_time
 from platform_defs.arrivals.readiness import Standing, Verdict, judge, next_version
 from platform_defs.arrivals.standings import load_standings, standings_of_dependents
 from platform_defs.store.engine import has_one_writer, read
+from platform_defs.store.repeating import once
 from platform_defs.store.tables.arrivals import metrics_etl_log
 from platform_defs.store.upsert import upsert
 
@@ -69,17 +70,20 @@ def parse_arrival(body: Any) -> Arrival:
 def record_arrival(engine: Engine, arrival: Arrival) -> ArrivalOutcome:
     """Records the arrival and queues the models that it makes due."""
 
-    def record(connection: Connection) -> ArrivalOutcome:
+    def record(connection: Connection) -> tuple[ArrivalOutcome, datetime]:
         now = datetime.now(UTC)
-        _write_arrival(connection, arrival, now)
+        version = _write_arrival(connection, arrival, now)
         standings = standings_of_dependents(connection, arrival.table, arrival.op_time)
-        return (
-            _queue_due_models(connection, standings, arrival.table, now)
-            if standings
-            else ArrivalOutcome(depended_on=False)
-        )
+        if not standings:
+            return ArrivalOutcome(depended_on=False), version
+        return _queue_due_models(connection, standings, arrival.table, now), version
 
-    outcome = transact_until_uncontended(engine, record)
+    def is_recorded(connection: Connection, recorded: tuple[ArrivalOutcome, datetime]) -> bool:
+        log = metrics_etl_log.c
+        same = (log.table_name == arrival.table) & (log.op_time == arrival.op_time) & (log.arrival_time == recorded[1])
+        return connection.execute(select(log.id).where(same)).first() is not None
+
+    outcome, _ = transact_until_uncontended(engine, once(record, is_recorded))
     if outcome.waiting and not has_one_writer(engine):
         _judge_waiting_again(engine, outcome, arrival.op_time)
     return outcome
@@ -128,13 +132,16 @@ def _judge_waiting_again(engine: Engine, outcome: ArrivalOutcome, op_time: str) 
         outcome.waiting[:] = [model_id for model_id in outcome.waiting if (model_id, op_time) not in ready]
 
 
-def _write_arrival(connection: Connection, arrival: Arrival, now: datetime) -> None:
+def _write_arrival(connection: Connection, arrival: Arrival, now: datetime) -> datetime:
+    """Returns the version of the arrival."""
     log = metrics_etl_log.c
     # The database compares the times, because an ETL job may have written a text there that is no time.
     query = select(log.arrival_time == now).where(log.table_name == arrival.table, log.op_time == arrival.op_time)
     same = connection.execute(query.with_for_update()).scalar_one_or_none()
-    row = {"table_name": arrival.table, "op_time": arrival.op_time, "arrival_time": next_version(now, taken=bool(same))}
+    version = next_version(now, taken=bool(same))
+    row = {"table_name": arrival.table, "op_time": arrival.op_time, "arrival_time": version}
     upsert(connection, metrics_etl_log, [row], key=["table_name", "op_time"])
+    return version
 
 
 def _text_field(body: dict[Any, Any], name: str) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, false, func
 
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
+from platform_defs.store.repeating import once
 from platform_defs.store.tables.webhooks import metrics_webhook_attempt, metrics_webhook_delivery
 from platform_defs.store.upsert import upsert
 from platform_defs.webhooks.errors import NotRedeliverable, UnknownDelivery
@@ -149,7 +150,15 @@ def redeliver(engine: Engine, delivery_id: int, *, team: str | None = None) -> D
     """Has a dead letter sent again with the same webhook id and body, and with as many attempts as a new delivery."""
     if find(engine, delivery_id, team=team).status != DEAD:
         raise NotRedeliverable(f"delivery {delivery_id} is not a dead letter")
-    if not transact(engine, lambda connection: _revive(connection, _table.c.id == delivery_id)):
+
+    def work(connection: Connection) -> int:
+        return _revive(connection, _table.c.id == delivery_id)
+
+    def is_revived(connection: Connection, revived: int) -> bool:
+        dead = and_(_table.c.id == delivery_id, _table.c.status == DEAD)
+        return connection.execute(select(_table.c.id).where(dead)).first() is None
+
+    if not transact(engine, once(work, is_revived)):
         raise NotRedeliverable(f"every subscription of delivery {delivery_id} is disabled or removed")
     return find(engine, delivery_id, team=team)
 

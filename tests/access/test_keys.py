@@ -11,6 +11,7 @@ from platform_defs.access.keys import issue_key, list_keys, revoke_key, verify_k
 from platform_defs.access.principal import ALL_SCOPES, Principal, SourceType
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.store.tables.access import api_keys
+from tests.lost_answers import losing_answer
 
 
 def test_a_key_stands_for_its_name_scopes_source_type_and_tenant(engine: Engine) -> None:
@@ -85,3 +86,11 @@ def test_a_remembered_key_needs_no_query_and_is_forgotten_after_seconds(
     with pytest.raises(KeyRefused):
         authenticator.authenticate_key(key)
     assert authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S) is None
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_key_whose_insert_was_not_answered_is_issued_all_the_same(engine: Engine) -> None:
+    with losing_answer(engine):
+        key = issue_key(engine, "etl", ["arrivals:write"])
+    assert verify_key(engine, key).name == "etl"
+    assert len(list_keys(engine)) == 1

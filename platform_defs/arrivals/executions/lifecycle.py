@@ -24,6 +24,7 @@ from platform_defs.arrivals.readiness import Standing, Verdict, Versions, judge,
 from platform_defs.arrivals.standings import load_standings
 from platform_defs.sources.named import source_resource
 from platform_defs.store.engine import transact
+from platform_defs.store.repeating import once
 from platform_defs.store.tables.arrivals import (
     metrics_kpi,
     metrics_model_input,
@@ -180,6 +181,9 @@ def start_operator_execution(
     def start(connection: Connection) -> Execution:
         if running := lock_running(connection, [batch]):
             task = connection.execute(select(metrics_task_log).where(metrics_task_log.c.id == running[batch])).one()
+            if task.run_id == run_id and task.work_id is None:
+                # Started by this run already: the answer to the commit was lost.
+                return _start(connection, task, run_id, process, now)
             if task.work_id is None or not rows.take_waiting(connection, task.work_id, f"run {run_id} executes it"):
                 raise AlreadyRunning
             own = update(metrics_task_log).where(metrics_task_log.c.id == task.id).values(work_id=None)
@@ -252,7 +256,13 @@ def finish_execution(
             return queue_executions(connection, [standing], Trigger.AGAIN, now)[batch]
         return None
 
-    return transact_until_uncontended(engine, close)
+    def is_closed(connection: Connection, next_task_id: int | None) -> bool:
+        """Whoever else closes a task says who ended it."""
+        log = metrics_task_log.c
+        mine = (log.id == execution.task_id) & (log.status == status) & log.ended_by.is_(None)
+        return connection.execute(select(log.id).where(mine)).first() is not None
+
+    return transact_until_uncontended(engine, once(close, is_closed))
 
 
 def fence(connection: Connection, execution: Execution) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, insert, 
 from platform_defs.arrivals.errors import InvalidSubscription, UnknownSubscription
 from platform_defs.arrivals.notify.kpi_message import MESSAGE_FIELDS
 from platform_defs.store.engine import read, transact
+from platform_defs.store.repeating import once
 from platform_defs.store.tables.arrivals import metrics_kpi
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.webhooks import secrets
@@ -78,8 +79,10 @@ def add(
             raise InvalidSubscription("kpiId", f"no KPI has the id {new.kpi_id!r}; `platform models load` brings it")
         return connection.execute(insert(_table).values(row)).lastrowid
 
-    added = transact(engine, work)
-    return find(engine, added)
+    def is_added(connection: Connection, added: int) -> bool:
+        return connection.execute(select(_table.c.id).filter_by(id=added, **row)).first() is not None
+
+    return find(engine, transact(engine, once(work, is_added)))
 
 
 def list_all(engine: Engine, *, team: str | None = None) -> list[Subscription]:
@@ -119,8 +122,13 @@ def enable(engine: Engine, subscription_id: int, *, team: str | None = None) -> 
 
 
 def remove(engine: Engine, subscription_id: int, *, team: str | None = None) -> None:
-    statement = delete(_table).where(_has_id(subscription_id, team))
-    if transact(engine, lambda connection: connection.execute(statement).rowcount) == 0:
+    def work(connection: Connection) -> int:
+        return connection.execute(delete(_table).where(_has_id(subscription_id, team))).rowcount
+
+    def is_removed(connection: Connection, removed: int) -> bool:
+        return connection.execute(select(_table.c.id).where(_has_id(subscription_id, team))).first() is None
+
+    if transact(engine, once(work, is_removed)) == 0:
         raise UnknownSubscription(subscription_id)
 
 
