@@ -13,9 +13,11 @@ from platform_defs.chains.runs.drives import begin_drive, lock_run, open_drive
 from platform_defs.chains.runs.operations import stop_locked, stop_text
 from platform_defs.chains.runs.whole_run import end_run, node_statuses, stop_nodes
 from platform_defs.chains.states import ENDED_RUNS, NodeStatus, RunStatus
+from platform_defs.logs import SparseLog
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.chains import job_run, job_run_drive, job_run_node
 from platform_defs.store.tables.work import work
+from platform_defs.work.each import for_each
 from platform_defs.work.jobs import OPERATOR, RECOVERY
 from platform_defs.work.rows import EndedBy, is_finished
 
@@ -24,14 +26,22 @@ MOST_IN_VAIN = 5
 LONGEST_PAUSE_S = 60
 RUNS_PER_LOOK = 100
 _log = logging.getLogger(__name__)
+_failures = SparseLog(_log)
 
 
 def continue_runs(engine: Engine) -> list[str]:
     """Continues, stops or gives up each run that has not ended and that nothing drives; returns their ids.
 
-    The caller wakes the runner if there are any.
+    A run that cannot be continued stops no other. The caller wakes the runner if there are any.
     """
-    return [run_id for run_id in read(engine, _find_abandoned) if transact(engine, partial(_go_on, run_id=run_id))]
+    continued: list[str] = []
+
+    def go_on(run_id: str) -> None:
+        if transact(engine, partial(_go_on, run_id=run_id)):
+            continued.append(run_id)
+
+    for_each(read(engine, _find_abandoned), go_on, lambda run_id: f"run {run_id} cannot be continued", _failures)
+    return continued
 
 
 def _find_abandoned(connection: Connection) -> Sequence[str]:

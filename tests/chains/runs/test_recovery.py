@@ -2,13 +2,15 @@
 
 from datetime import UTC, datetime
 
-from sqlalchemy import Engine, select, update
+import pytest
+from sqlalchemy import Connection, Engine, select, update
 
 from platform_defs.chains.runs import operations
 from platform_defs.chains.runs.happenings import Parked, RunEnded
 from platform_defs.chains.runs.recovery import MOST_IN_VAIN, continue_runs
 from platform_defs.chains.states import RunStatus
 from platform_defs.store.engine import transact
+from platform_defs.store.tables.chains import job_run
 from platform_defs.store.tables.work import work
 from platform_defs.work.rows import EndedBy, Status
 from tests.chains.runs.driving import (
@@ -97,3 +99,18 @@ def test_a_run_that_no_process_can_begin_is_given_up_and_can_be_retried(engine: 
         assert Status.QUEUED in connection.execute(select(work.c.status)).scalars().all()
     next_drive(engine, run_id)
     assert drive(engine, run_id, Script()) == RunEnded(RunStatus.SUCCESS)
+
+
+def test_a_run_that_cannot_be_continued_stops_no_other(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    broken = start_run(engine, [node("a")])
+    whole = start_run(engine, [node("a")])
+    close_drive(engine, broken)
+    close_drive(engine, whole)
+
+    def spoil(connection: Connection) -> None:
+        values = {"status": RunStatus.STOPPING, "dag_json": {"nodes": "what another program wrote"}}
+        connection.execute(update(job_run).where(job_run.c.run_id == broken).values(values))
+
+    transact(engine, spoil)
+    assert continue_runs(engine) == [whole]
+    assert f"run {broken} cannot be continued" in caplog.text
