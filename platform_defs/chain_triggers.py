@@ -74,8 +74,9 @@ def start_arrived(
     """
 
     def look(connection: Connection) -> tuple[ActiveSince, list[Row[Any]]]:
-        active = active_since(connection, chain_id, trigger, known)
-        if active.since is None or not _is_active(find_chain(connection, chain_id), trigger):
+        chain = find_chain(connection, chain_id)
+        active = active_since(connection, chain, trigger, known)
+        if active.since is None or not _is_active(chain, trigger):
             return active, []
         return active, _new_arrivals(connection, chain_id, trigger, max(active.since, now - lookback))
 
@@ -103,29 +104,39 @@ def start_arrived(
     return Triggered(tuple(started), tuple(problems)), active
 
 
-def active_since(connection: Connection, chain_id: str, trigger: Trigger, known: ActiveSince) -> ActiveSince:
+def active_since(connection: Connection, chain: Chain, trigger: Trigger, known: ActiveSince) -> ActiveSince:
     """Reads the changes of the chain that come after the known ones, oldest first.
 
     The audit is read instead of the chain's own times: another description must not hide the arrivals before it, and
-    arrivals while the chain was disabled must not start runs afterwards.
+    arrivals while the chain was disabled must not start runs afterwards. Retention deletes the audit of old changes,
+    and other programs write chains without one. The oldest change that is left then says how the chain was before it.
     """
     table = job_audit.c
     query = (
-        select(table.id, table.after_json, table.created_at)
-        .where(table.object_id == chain_id, table.id > known.audit_id, table.action.in_(_CHANGES))
+        select(table.id, table.before_json, table.after_json, table.created_at)
+        .where(table.object_id == chain.chain_id, table.id > known.audit_id, table.action.in_(_CHANGES))
         .order_by(table.id)
     )
+    changes = connection.execute(query).all()
     last, since = known.audit_id, known.since
-    for row in connection.execute(query):
-        after: Mapping[str, Any] = row.after_json or {}
-        is_active = bool(after.get("enabled")) and trigger in parse_triggers(after.get("dag_json") or {})
-        since = (since or row.created_at) if is_active else None
-        last = row.id
+    if not known.audit_id:
+        was_active = _was_active(changes[0].before_json, trigger) if changes else _is_active(chain, trigger)
+        since = chain.created_at if was_active else None
+    for change in changes:
+        since = (since or change.created_at) if _was_active(change.after_json, trigger) else None
+        last = change.id
     return ActiveSince(last, since)
 
 
 def _is_active(chain: Chain, trigger: Trigger) -> bool:
     return chain.enabled and trigger in parse_triggers(chain.dag_json)
+
+
+def _was_active(audited: Mapping[str, Any] | None, trigger: Trigger) -> bool:
+    """The same for a chain as the audit has it; None is a chain that did not exist."""
+    if audited is None or not audited.get("enabled"):
+        return False
+    return trigger in parse_triggers(audited.get("dag_json") or {})
 
 
 def _new_arrivals(connection: Connection, chain_id: str, trigger: TableTrigger, since: datetime) -> list[Row[Any]]:

@@ -7,14 +7,14 @@ import pytest
 from dagster._utils.schedules import is_valid_cron_schedule
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, select
 
 from platform_defs.chain_triggers import ActiveSince, start_arrived, start_scheduled
 from platform_defs.chains.cron import cron_problem
 from platform_defs.chains.definitions import create_chain, set_chain_enabled, update_chain
 from platform_defs.chains.nodes.catalogue import node_types
 from platform_defs.chains.triggers import CronTrigger, TableTrigger, parse_triggers, trigger_problems
-from platform_defs.store.tables.chains import job_run
+from platform_defs.store.tables.chains import job_audit, job_run
 from tests.arrivals.world import write_arrival
 
 on_sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -152,6 +152,25 @@ def test_arrivals_count_from_when_the_chain_was_enabled_with_the_trigger(engine:
     update(engine, chain_id, 3, description=None, triggers=[TABLE])
     write_arrival(engine, "ORDERS_202512", "20251204", datetime.now(UTC))
     assert table.tick() == (1, ())
+
+
+@on_sqlite
+@pytest.mark.parametrize("is_changed_later", [False, True])
+def test_an_old_chain_whose_audit_was_deleted_starts_runs_also_when_the_cursor_is_lost(
+    engine: Engine, is_changed_later: bool
+) -> None:
+    chain_id = chain(engine, TABLE)
+    with engine.begin() as connection:
+        connection.execute(delete(job_audit))
+    write_arrival(engine, "ORDERS_202512", "20251201", datetime.now(UTC))
+    if is_changed_later:
+        update(engine, chain_id, 1, description="other words", triggers=[TABLE])
+    table = Table(engine, chain_id, TABLE)
+    assert table.tick() == (1, ())
+    set_chain_enabled(engine, chain_id, False, actor="ann")
+    write_arrival(engine, "ORDERS_202512", "20251202", datetime.now(UTC))
+    set_chain_enabled(engine, chain_id, True, actor="ann")
+    assert table.tick() == (0, ()), "what came while it was disabled starts nothing afterwards"
 
 
 def update(engine: Engine, chain_id: str, version: int, *, description: str | None, triggers: list[Any]) -> None:
