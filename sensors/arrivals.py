@@ -102,7 +102,7 @@ def _tick(context: SensorEvaluationContext, engine: Engine, steps: "TickSteps") 
         wake(settings.home)
     # after the wake-up, because a source may take long to answer
     steps.attempt("end queries of closed executions", lambda: end_left_statements(engine, sources, now), None)
-    told = steps.attempt("report arrivals", lambda: report_arrivals(instance, engine, now - lookback), 0)
+    told = steps.attempt("report arrivals", lambda: len(report_arrivals(instance, engine, now - lookback)), 0)
     told += steps.attempt("report executions", lambda: report_executions(instance, engine, now - lookback, now), 0)
     steps.attempt("tell what is late", lambda: _show_late(instance, engine, zone, now, lookback), None)
     steps.attempt("tell what failed", lambda: _show_failed(instance, engine, now - lookback), None)

@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from dagster import Config, Definitions, Failure, OpExecutionContext, job, op
 from pydantic import Field
 
+from assets.arrivals.names import tables_text
 from assets.arrivals.reports import add_partitions, model_materialization, note_reported, report_arrivals
 from platform_defs.arrivals.errors import ArrivalsError
 from platform_defs.arrivals.executions.model_run import run_for_operator, run_for_work
+from platform_defs.arrivals.kinds_of_work import TABLES_TAG
 from platform_defs.arrivals.retention import forget_old_rows
 from platform_defs.settings import Settings
 from platform_defs.work.jobs import WORK_TAG, tag_of
@@ -59,9 +61,12 @@ def model_run() -> None:
 def report_waiting_arrivals(context: OpExecutionContext, database: DatabaseResource) -> None:
     """Reports every arrival that Dagster has not been told of."""
     since = datetime.now(UTC) - timedelta(days=Settings.load().arrivals_lookback_days)
-    total = 0
+    total, tables = 0, set[str]()
     while reported := report_arrivals(context.instance, database.engine, since):
-        total += reported
+        total += len(reported)
+        tables.update(report.table for report in reported)
+    if tables:
+        context.instance.add_run_tags(context.run_id, {TABLES_TAG: tables_text(tables)})
     context.log.info(f"reported {total} arrivals" if total else "nothing to do: Dagster knows every arrival")
     context.add_output_metadata({"arrivals": total})
 

@@ -44,8 +44,8 @@ TELLING = timedelta(seconds=30)
 _log = logging.getLogger(__name__)
 
 
-def report_arrivals(instance: DagsterInstance, engine: Engine, since: datetime) -> int:
-    """Reports arrivals that Dagster has not been told of as materialisations of their tables; returns how many."""
+def report_arrivals(instance: DagsterInstance, engine: Engine, since: datetime) -> list[ArrivalReport]:
+    """Reports arrivals that Dagster has not been told of as materialisations of their tables; returns them."""
     reports = read(engine, lambda connection: unreported_arrivals(connection, since, ARRIVALS_AT_ONCE))
     if reports:
         add_partitions(instance, [report.op_time for report in reports])
@@ -53,7 +53,7 @@ def report_arrivals(instance: DagsterInstance, engine: Engine, since: datetime) 
             for materialization in _table_materializations(report):
                 instance.report_runless_asset_event(materialization)
         transact(engine, lambda connection: mark_arrivals_reported(connection, reports))
-    return len(reports)
+    return reports
 
 
 def report_executions(instance: DagsterInstance, engine: Engine, since: datetime, now: datetime) -> int:

@@ -9,6 +9,8 @@ MODEL_RUN = "model_run"
 ARRIVAL_REPORT = "arrival_report"
 MODEL_TAG = "platform/model"
 OP_TIME_TAG = "platform/op_time"
+# the tag of a run of arrival_report that names the tables whose arrivals it reported
+TABLES_TAG = "platform/tables"
 
 
 def _launch_model_run(payload: Mapping[str, Any]) -> JobLaunch:
@@ -22,7 +24,7 @@ def _launch_model_run(payload: Mapping[str, Any]) -> JobLaunch:
 
 
 def _launch_arrival_report(payload: Mapping[str, Any]) -> JobLaunch:
-    return JobLaunch(job_name="arrival_report", trigger="arrivals")
+    return JobLaunch(job_name=ARRIVAL_REPORT, trigger="arrivals")
 
 
 KINDS_OF_WORK: KindsOfWork = {MODEL_RUN: _launch_model_run, ARRIVAL_REPORT: _launch_arrival_report}

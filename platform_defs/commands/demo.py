@@ -78,7 +78,7 @@ def remove() -> None:
         with open_instance(settings) as instance:
             from platform_defs.demo.dagster_traces import remove_traces
 
-            remove_traces(instance, op_times, observed=observed)
+            remove_traces(instance, op_times, observed=observed, born=state.born)
     if was_removed:
         click.echo("the demo had been removed already; what an interrupted removal may have left is gone too")
         return

@@ -59,7 +59,7 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         from platform_defs.connections import open_database
         from platform_defs.demo.guide import platform_command
         from platform_defs.demo.start import demo_of_start, offer_guide
-        from platform_defs.supervisor.demo import ensure_demo_key, prepare_demo_source
+        from platform_defs.supervisor.demo import ensure_demo_key, kept_demo_key, prepare_demo_source
         from platform_defs.supervisor.output import Output
         from platform_defs.supervisor.supervisor import Supervisor
         from platform_defs.upgrade import upgrade_stores
@@ -76,7 +76,9 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
 
         api = local_url(settings.api_host, settings.api_port)
         ui = local_url(settings.ui_host, settings.ui_port)
-        up_file = UpFile(up_path, {"api": api, "ui": ui, "demo_key": key})
+        up_file = UpFile(
+            up_path, lambda: {"api": api, "ui": ui, "demo_key": kept_demo_key(settings.home) if shop.wanted else None}
+        )
         variables = child_environment(settings, human_logs=sys.stdout.isatty()) | shop.variables
         children = child_specs(settings, code_port, workspace, variables, demo_source=source)
         writer = demo_writer(variables) if shop.wanted and not shop.is_written else None

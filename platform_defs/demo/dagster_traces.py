@@ -1,13 +1,14 @@
 """The demo's traces in Dagster's own storage: runs, materialisations, and partitions that nobody else has."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from dagster import AssetKey, DagsterInstance, DagsterRun, RunsFilter
 
 from assets.arrivals.names import batches_of, model_key, table_key
 from assets.chains.names import CHAIN_TAG
 from platform_defs.access.tenants import DEMO_TENANT
-from platform_defs.arrivals.kinds_of_work import MODEL_TAG
+from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT, MODEL_TAG, TABLES_TAG
 from platform_defs.demo import story
 from platform_defs.demo.lineage import TABLES
 from platform_defs.demo_source.registry import DEMO_SOURCES
@@ -17,13 +18,15 @@ from platform_defs.lineage.tables.keys import Table, asset_key_of
 RUNS_AT_ONCE = 500
 
 
-def remove_traces(instance: DagsterInstance, op_times: Sequence[str], *, observed: Iterable[str]) -> None:
-    """`observed` are the names of the shop's tables that nobody else's lineage has."""
+def remove_traces(
+    instance: DagsterInstance, op_times: Sequence[str], *, observed: Iterable[str], born: datetime
+) -> None:
+    """`observed` are the names of the shop's tables that nobody else's lineage has, `born` is when the demo began."""
     keys = [key for key in instance.all_asset_keys() if _is_of_demo(key)]
     keys += [
         AssetKey(asset_key_of(Table(DEMO_TENANT.id, TABLES[name].namespace, TABLES[name].name))) for name in observed
     ]
-    for run in _runs(instance):
+    for run in _runs(instance, born):
         instance.delete_run(run.run_id)
     if keys:
         instance.wipe_assets(keys)
@@ -40,8 +43,8 @@ def _is_of_demo(key: AssetKey) -> bool:
     return len(key.path) > 1 and key.path[0] == ASSET_PREFIX and key.path[1] in DEMO_SOURCES
 
 
-def _runs(instance: DagsterInstance) -> list[DagsterRun]:
-    """Those of its chains and models by their tags, others by the assets that they materialised."""
+def _runs(instance: DagsterInstance, born: datetime) -> list[DagsterRun]:
+    """Those of its chains and models by their tags, others by the assets that they materialised or reported."""
     found = {
         run.run_id: run
         for tag, names in ((CHAIN_TAG, story.CHAINS), (MODEL_TAG, tuple(story.MODELS)))
@@ -51,4 +54,9 @@ def _runs(instance: DagsterInstance) -> list[DagsterRun]:
     while page := instance.get_runs(RunsFilter(job_name="__ASSET_JOB"), cursor=cursor, limit=RUNS_AT_ONCE):
         cursor = page[-1].run_id
         found |= {run.run_id: run for run in page if run.asset_selection and all(map(_is_of_demo, run.asset_selection))}
+    for run in instance.get_runs(RunsFilter(job_name=ARRIVAL_REPORT, created_after=born)):
+        # a successful run without the tag had nothing to report, because the sensor had been faster
+        tables = run.tags.get(TABLES_TAG)
+        if {*tables.split(", ")} <= {*story.TABLES} if tables else run.is_success:
+            found[run.run_id] = run
     return [run for run in found.values() if run.is_finished]

@@ -31,6 +31,8 @@ from platform_defs.store.tables.access import api_keys, tenants
 from platform_defs.store.tables.arrivals import metrics_model_running
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription
+from platform_defs.supervisor.demo import KEY_FILE, kept_demo_key
+from platform_defs.supervisor.home import forget_demo_key
 from platform_defs.supervisor.processes import DEMO_WEBHOOKS
 
 ACTOR = "demo remove"
@@ -116,12 +118,12 @@ def observed_by_nobody(stores: Stores) -> list[str]:
 
 
 def _remove_key(engine: Engine, home: Path) -> None:
-    path = home / "demo.key"
     try:
-        revoke_key(engine, path.read_text(encoding="utf-8").split("_")[1])
+        revoke_key(engine, (kept_demo_key(home) or "").split("_")[1])
     except (OSError, IndexError, AccessError):
         return  # there is none, or another database issued it
-    path.unlink(missing_ok=True)
+    (home / KEY_FILE).unlink(missing_ok=True)
+    forget_demo_key(home)
 
 
 def _remove_tenant(stores: Stores) -> None:

@@ -14,21 +14,30 @@ from platform_defs.errors import AccessError, PlatformError
 from platform_defs.supervisor.ports import find_free_port, require_free_port
 from platform_defs.supervisor.processes import LOOPBACK, DemoSourceSpec
 
+KEY_FILE = "demo.key"
 PORT_FILE = "demo-source.port"
 
 
 def ensure_demo_key(engine: Engine, home: Path) -> str:
     """The key in the home's demo.key; a new one if the file is missing or the database does not accept its key."""
     add_tenant(engine, DEMO_TENANT)
-    path = home / "demo.key"
-    if path.exists() and _has_all_scopes(engine, key := path.read_text(encoding="utf-8").strip()):
-        return key
+    path, known = home / KEY_FILE, kept_demo_key(home)
+    if known is not None and _has_all_scopes(engine, known):
+        return known
     key = issue_key(engine, "demo", SCOPES, source_type=SourceType.COMPUTE, tenant_id=DEMO_TENANT.id)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(key + "\n")
     return key
+
+
+def kept_demo_key(home: Path) -> str | None:
+    """The key in the home's demo.key, which a removal of the demo deletes."""
+    try:
+        return (home / KEY_FILE).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
 
 
 def prepare_demo_source(engine: Engine, home: Path, *, short_day: date | None) -> DemoSourceSpec:

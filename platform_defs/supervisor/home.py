@@ -4,9 +4,9 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,22 +78,48 @@ def _is_alive(pid: int) -> bool:
 
 @dataclass(frozen=True)
 class UpFile:
-    """up.json: exists while everything is ready, and names the present pid of each child."""
+    """up.json: exists while everything is ready, and names the present pid of each child.
+
+    `content` is asked at every write: the demo and its key may have been removed since the last one.
+    """
 
     path: Path
-    content: Mapping[str, str | None] = field(default_factory=dict)
+    content: Callable[[], Mapping[str, str | None]]
 
     def write(self, pids: Mapping[str, int]) -> None:
-        partial = self.path.with_suffix(".partial")
-        text = json.dumps({**self.content, "pids": dict(pids)}, indent=2) + "\n"
-        # Only the owner may read the file, because it holds the demo key.
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        partial.replace(self.path)
+        with _turn(self.path.parent):
+            _replace(self.path, {**self.content(), "pids": dict(pids)})
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+def forget_demo_key(home: Path) -> None:
+    """Takes the demo key out of the up.json of a running platform."""
+    with _turn(home):
+        up = read_up(home)
+        if up is not None:
+            _replace(home / "up.json", {**up, "demo_key": None})
+
+
+@contextmanager
+def _turn(home: Path) -> Iterator[None]:
+    """Admits one writer of up.json: otherwise a key that is removed would bring back the pids of a moment ago."""
+    descriptor = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, content: Mapping[str, Any]) -> None:
+    partial = path.with_suffix(".partial")
+    # Only the owner may read the file, because it holds the demo key.
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(json.dumps(content, indent=2) + "\n")
+    partial.replace(path)
 
 
 def read_up(home: Path) -> dict[str, Any] | None:

@@ -218,6 +218,7 @@ def test_the_last_line_takes_it_away_and_nothing_of_mine(demo: PlatformUp, lines
         assert client.post("/api/v1/chains", json=CHAIN).status_code == 200
     assert "is revoked" in in_shell(demo, lines[4])
     in_shell(demo, lines[4])
+    assert demo.up["demo_key"] is None, "it is revoked"
     engine = open_engine(f"sqlite:///{demo.home}/platform.db")
     with engine.connect() as connection:
         for column, mine in {
@@ -233,6 +234,8 @@ def test_the_last_line_takes_it_away_and_nothing_of_mine(demo: PlatformUp, lines
             assert set(connection.scalars(select(column))) == mine, column
     engine.dispose()
     until("the UI to have forgotten it", lambda: not _demo_assets(demo))
+    left = demo.graphql("{ runsOrError { ... on Runs { results { jobName } } } }")["runsOrError"]["results"]
+    assert {run["jobName"] for run in left} <= {"selfcheck"}, "runs that the shop was the reason for"
     assert demo.process.poll() is None
 
 

@@ -41,8 +41,9 @@ def main() -> None:
     limits = SupervisorLimits(**wanted.get("limits", {}), backoff=Backoff(**wanted.get("backoff", {})))
     try:
         with lock_home(home) as lock:
+            content, key = {"api": "http://127.0.0.1:1", "ui": "http://127.0.0.1:2"}, home / "demo.key"
             up_file = UpFile(
-                home / "up.json", {"api": "http://127.0.0.1:1", "ui": "http://127.0.0.1:2", "demo_key": "k"}
+                home / "up.json", lambda: {**content, "demo_key": key.read_text() if key.exists() else None}
             )
             once = None
             if afterwards is not None:

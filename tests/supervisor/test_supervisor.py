@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from platform_defs.supervisor.child import Backoff
+from platform_defs.supervisor.home import forget_demo_key
 from tests.supervisor.running import SLEEPER, STUBBORN, Running, lives, processes_of
 from tests.waiting import until
 
@@ -58,6 +59,7 @@ def test_lines_of_each_child_stand_behind_its_aligned_name(start: Start) -> None
 
 
 def test_up_json_appears_only_when_every_child_is_ready_and_goes_with_the_stop(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "demo.key").write_text("k")
     running = start(child("api", ready="api-ready"), child("ui", ready="ui-ready"))
     running.until_line("ui  | hello")
     (tmp_path / "api-ready").touch()
@@ -74,7 +76,22 @@ def test_up_json_appears_only_when_every_child_is_ready_and_goes_with_the_stop(s
     assert all(lives(pid) for pid in up["pids"].values())
     assert stat.S_IMODE((tmp_path / "up.json").stat().st_mode) == 0o600
     assert running.end() == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["api-ready", "ui-ready"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["api-ready", "demo.key", "ui-ready"]
+
+
+def test_a_demo_key_that_is_removed_is_gone_from_up_json_and_does_not_come_back(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "demo.key").write_text("k")
+    running = start(child("a"), backoff={"first_s": 0.05})
+    before = running.until_up()
+    (tmp_path / "demo.key").unlink()
+    forget_demo_key(tmp_path)
+    assert running.up() == {**before, "demo_key": None}
+    os.kill(before["pids"]["a"], signal.SIGKILL)
+    after = until("a new pid", lambda: up if (up := running.up()) and up["pids"] != before["pids"] else None)
+    assert after["demo_key"] is None
+    assert running.end() == 0
+    forget_demo_key(tmp_path)
+    assert not (tmp_path / "up.json").exists(), "nothing runs"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
