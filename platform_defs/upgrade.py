@@ -23,13 +23,14 @@ class UpgradeReport:
 
 def upgrade_stores(settings: Settings) -> UpgradeReport:
     """May be repeated, and may run in two processes at once: the second one waits and finds nothing to do."""
-    created = ensure_database(settings.database_url)
     with (
         open_database(settings, pool_size=2, any_schema=True, create=True) as engine,
         closing(open_graph(settings, engine)) as graph,
     ):
         if settings.graph_url != "embedded":
             _require_graph(graph)
+        # after the graph has answered: a start that fails leaves no database that nobody was told of
+        created = ensure_database(settings.database_url)
         applied = migrate.upgrade(engine)
         graph.ensure_schema()
         return UpgradeReport(created, applied, migrate.current_revision(engine))

@@ -211,6 +211,8 @@ def test_a_database_that_had_to_be_created_on_a_server_is_named(tmp_path: Path) 
     name = f"platform_test_{uuid.uuid4().hex[:12]}"
     url = server_url("mysql").set(database=name).render_as_string(hide_password=False)
     try:
+        assert run("db", "upgrade", home=tmp_path, PLATFORM_DB_URL=url, PLATFORM_GRAPH_URL="bolt://127.0.0.1:1").stderr
+        # an attempt that failed must not have created it, because nobody would be told
         done = run("db", "upgrade", home=tmp_path, PLATFORM_DB_URL=url)
         assert done.stdout.splitlines()[0] == f"created database {name}", done.stderr
     finally:
