@@ -17,17 +17,23 @@ COMMANDS = {
     "chains": ("platform_defs.commands.chains", "Load, list and start chains; stop and repair their runs."),
     "db": ("platform_defs.commands.db", "Migrate the database and see where it stands."),
     "demo": ("platform_defs.commands.demo", "Write the demo, see what to try, take it away."),
-    "ingest": ("platform_defs.commands.ingest", "Harvest, backfill and update sources; see and repair what is open."),
-    "keys": ("platform_defs.commands.keys", "Issue, list and revoke API keys."),
-    "lineage": ("platform_defs.commands.lineage", "See, rebuild and repair what the lineage sink holds."),
-    "models": ("platform_defs.commands.models", "Load models and KPIs from a file, publish and list them."),
-    "registry": ("platform_defs.commands.registry", "Load, compare and show the sources that ingest harvests."),
+    "ingest": (
+        "platform_defs.commands.ingest.harvesting",
+        "Harvest, backfill and update sources; see and repair what is open.",
+    ),
+    "keys": ("platform_defs.commands.access.keys", "Issue, list and revoke API keys."),
+    "lineage": ("platform_defs.commands.lineage.sink", "See, rebuild and repair what the lineage sink holds."),
+    "models": ("platform_defs.commands.arrivals.models", "Load models and KPIs from a file, publish and list them."),
+    "registry": ("platform_defs.commands.ingest.registry", "Load, compare and show the sources that ingest harvests."),
     "runner": ("platform_defs.commands.runner", "Run the runner: every run in a warm process of its own."),
     "selfcheck": ("platform_defs.commands.selfcheck", "Ask every part whether it answers, and how fast."),
     "serve": ("platform_defs.commands.serve", "Run the API process."),
-    "tenants": ("platform_defs.commands.tenants", "Register and list tenants."),
+    "tenants": ("platform_defs.commands.access.tenants", "Register and list tenants."),
     "up": ("platform_defs.commands.up", "Start everything: code server, UI, daemon, runner and API."),
-    "webhooks": ("platform_defs.commands.webhooks", "Subscribe to KPIs, see deliveries, send dead letters again."),
+    "webhooks": (
+        "platform_defs.commands.arrivals.webhooks",
+        "Subscribe to KPIs, see deliveries, send dead letters again.",
+    ),
 }
 
 

@@ -1,1 +1,1 @@
-"""The subcommands of `platform`, one module each, imported only when used."""
+"""The subcommands of `platform`: a module each, imported only when used; those of a system have a folder."""

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from sqlalchemy import Engine
 
 from assets.ingest.endpoint_assets import complete_outcome
-from platform_defs.commands.ingest import command
+from platform_defs.commands.ingest.harvesting import command
 from platform_defs.errors import PlatformError
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, Trigger
 from platform_defs.ingest.errors import ResponseError

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
 from platform_defs.api.ingest.metrics import IngestCollector
-from platform_defs.commands.ingest import command
+from platform_defs.commands.ingest.harvesting import command
 from platform_defs.ingest.codes import ErrorLevel, PlanStatus, TaskStatus
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.health import (

@@ -1,4 +1,4 @@
-"""`platform ingest`: fetch windows, work as an executor, ask for records; ingest_ledger.py has the other commands."""
+"""`platform ingest`: fetch windows, work as an executor, ask for records; ledger.py has the other commands."""
 
 import json
 import signal as signals
@@ -10,8 +10,8 @@ from datetime import datetime
 import click
 from sqlalchemy import Engine
 
-from platform_defs.commands import ingest_ledger
-from platform_defs.commands.ingest_ledger import OPERATIONS, refuse_options_of_others
+from platform_defs.commands.ingest import ledger
+from platform_defs.commands.ingest.ledger import OPERATIONS, refuse_options_of_others
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import PlanError, SpecError
@@ -36,7 +36,7 @@ def command() -> None:
     """Harvest, backfill and update sources that the Registry describes."""
 
 
-for _command in ingest_ledger.COMMANDS:
+for _command in ledger.COMMANDS:
     command.add_command(_command)
 
 

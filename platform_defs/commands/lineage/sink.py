@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from platform_defs.access.tenants import MAX_ID
-from platform_defs.commands import lineage_queries
+from platform_defs.commands.lineage import queries
 from platform_defs.commands.tables import DatabaseId, json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database, open_stores
 from platform_defs.errors import PlatformError
@@ -29,16 +29,16 @@ def command() -> None:
     """Follow the lineage of tables and columns; print and rebuild asset graphs; list and retry refused events."""
 
 
-for _command in lineage_queries.COMMANDS:
+for _command in queries.COMMANDS:
     command.add_command(_command)
 
 
 @command.command()
-@lineage_queries.tenant_option
+@queries.tenant_option
 def graph(tenant_id: int | None) -> None:
     """Print the tenant's whole asset graph. Sorted JSON lines, the same text from both graph stores."""
     with open_stores() as stores:
-        tenant = lineage_queries.require_tenant(stores, tenant_id)
+        tenant = queries.require_tenant(stores, tenant_id)
         for line in graph_lines(stores.graph.for_tenant(tenant.id)):
             click.echo(line)
 
@@ -49,7 +49,7 @@ def graph(tenant_id: int | None) -> None:
 def rebuild(tenant_id: int, as_json: bool) -> None:
     """Rebuild the tenant's graph from its stored events. Nodes and edges that no event explains are removed."""
     with open_stores() as stores:
-        tenant = lineage_queries.require_tenant(stores, tenant_id)
+        tenant = queries.require_tenant(stores, tenant_id)
         oldest = raw_events.oldest_time(stores.engine, tenant_id)
         if oldest is None:
             click.echo("no events are stored: the graph will be empty", err=True)

@@ -12,7 +12,7 @@ from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.life import disable_orphaned_subscriptions, stored_batches
 from platform_defs.arrivals.models.model import PUBLISHED, RETIRED, UNPUBLISHED, Model
-from platform_defs.commands import model_life, model_results
+from platform_defs.commands.arrivals import model_life, model_results
 from platform_defs.commands.runner import log_to_terminal, open_instance
 from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database

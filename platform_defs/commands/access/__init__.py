@@ -1,0 +1,1 @@
+"""`platform keys` and `platform tenants`."""

@@ -1,0 +1,1 @@
+"""`platform models` and `platform webhooks`."""

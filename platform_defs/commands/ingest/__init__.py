@@ -1,0 +1,1 @@
+"""`platform ingest` and `platform registry`."""
