@@ -282,6 +282,14 @@ def test_a_selfcheck_of_what_does_not_run_says_so_and_still_asks_the_stores(
     ]
 
 
+def test_a_selfcheck_of_a_platform_that_is_starting_does_not_call_it_healthy(tmp_path: Path) -> None:
+    run("db", "upgrade", home=tmp_path)
+    (tmp_path / "up.lock").write_text(str(os.getpid()))
+    done = run("selfcheck", home=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "platform: selfcheck failed: api, ui, daemon, runner\n")
+    assert re.search(r"^api +FAILED +- +`platform up` is not ready yet$", done.stdout, re.MULTILINE), done.stdout
+
+
 def test_a_selfcheck_names_every_part_that_does_not_answer(tmp_path: Path) -> None:
     run("db", "upgrade", home=tmp_path)
     write_up(tmp_path, pid=os.getpid())

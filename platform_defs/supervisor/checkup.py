@@ -13,7 +13,7 @@ from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
 from platform_defs.supervisor import probes
 from platform_defs.supervisor.child import Broken, NotReady
-from platform_defs.supervisor.home import read_up
+from platform_defs.supervisor.home import is_starting, read_up
 from platform_defs.work import rows, runners
 from platform_defs.work.wake import wake
 
@@ -48,7 +48,7 @@ class Checkup:
 def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
     """Asks the stores, and the processes if any of them runs."""
     up = read_up(settings.home)
-    found = Checkup(running=up is not None or wake(settings.home))
+    found = Checkup(running=up is not None or wake(settings.home) or is_starting(settings.home))
     found.parts += [_ask("database", lambda: _database(settings)), _ask("graph", lambda: _graph(settings))]
     if not found.running:
         return found
@@ -59,6 +59,8 @@ def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
             _ask("ui", lambda: _probe(probes.webserver_probe(ui, dagster_instance.LOCATION), ui)),
             _ask("daemon", lambda: _daemon(ui)),
         ]
+    elif is_starting(settings.home):
+        found.parts += [Part(name, False, None, "`platform up` is not ready yet") for name in ("api", "ui", "daemon")]
     found.parts.append(_ask("runner", lambda: _runner(settings, found, timeout_s)))
     return found
 

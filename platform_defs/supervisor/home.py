@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from platform_defs.errors import PlatformError
 from platform_defs.home import make_home
@@ -87,8 +87,8 @@ class UpFile:
     content: Callable[[], Mapping[str, str | None]]
 
     def write(self, pids: Mapping[str, int]) -> None:
-        with _turn(self.path.parent):
-            _replace(self.path, {**self.content(), "pids": dict(pids)})
+        with _new_content(self.path) as file:
+            file.write(_text({**self.content(), "pids": dict(pids)}))
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -96,30 +96,51 @@ class UpFile:
 
 def forget_demo_key(home: Path) -> None:
     """Takes the demo key out of the up.json of a running platform."""
-    with _turn(home):
+    with _new_content(home / "up.json") as file:
         up = read_up(home)
         if up is not None:
-            _replace(home / "up.json", {**up, "demo_key": None})
+            file.write(_text({**up, "demo_key": None}))
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2) + "\n"
 
 
 @contextmanager
-def _turn(home: Path) -> Iterator[None]:
-    """Admits one writer of up.json: otherwise a key that is removed would bring back the pids of a moment ago."""
-    descriptor = os.open(home, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _new_content(path: Path) -> Iterator[TextIO]:
+    """A file that takes the place of up.json if something was written to it.
 
-
-def _replace(path: Path, content: Mapping[str, Any]) -> None:
+    It is locked, so that there is one writer at a time: who takes the key out must not bring back the pids of a moment
+    ago.
+    """
     partial = path.with_suffix(".partial")
-    # Only the owner may read the file, because it holds the demo key.
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    while True:
+        # Only the owner may read the file, because it holds the demo key.
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_same_file(partial, descriptor):
+            break
+        os.close(descriptor)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=2) + "\n")
-    partial.replace(path)
+        # what a killed writer left
+        file.truncate(0)
+        try:
+            yield file
+        finally:
+            file.flush()
+            if file.tell():
+                partial.replace(path)
+            else:
+                partial.unlink()
+
+
+def is_starting(home: Path) -> bool:
+    """Whether a `platform up` runs whose processes are not all ready yet."""
+    try:
+        holder = (home / "up.lock").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return holder.isdigit() and _is_alive(int(holder)) and read_up(home) is None
 
 
 def read_up(home: Path) -> dict[str, Any] | None:
