@@ -57,7 +57,20 @@ def require_platform(settings: Settings) -> None:
         return
     if settings.db_url:
         raise NoPlatform(f"database {url.database} does not exist: run `platform db upgrade`, or mend PLATFORM_DB_URL")
+    if _is_on_server(settings):
+        raise NoPlatform(
+            f"the platform of {settings.home} has its database on a server: set PLATFORM_DB_URL, and PLATFORM_GRAPH_URL"
+            " if it has one, as they were when it was started"
+        )
     raise NoPlatform(f"no platform in {settings.home}; set PLATFORM_HOME or run `platform up`")
+
+
+def _is_on_server(settings: Settings) -> bool:
+    """By what a start wrote for Dagster, which keeps its own database beside the platform's."""
+    try:
+        return "mysql_url" in (settings.dagster_home / "dagster.yaml").read_text(encoding="utf-8")
+    except OSError:
+        return False
 
 
 def _owner(path: Path) -> str:

@@ -181,6 +181,16 @@ def test_a_command_that_only_looks_creates_no_home_and_says_where_it_looked(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_home_whose_database_is_on_a_server_says_which_variables_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "dagster").mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").write_text(
+        "storage: {mysql: {mysql_url: {env: PLATFORM_DAGSTER_DB_URL}}}\n"
+    )
+    done = run("demo", "remove", home=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert f"the platform of {tmp_path} has its database on a server: set PLATFORM_DB_URL" in done.stderr
+
+
 @pytest.mark.parametrize("command", [("db", "upgrade"), ("up", "--api-port", "8123", "--ui-port", "8124")])
 def test_a_home_that_cannot_be_written_is_one_line_that_names_the_variable(
     tmp_path: Path, command: tuple[str, ...]

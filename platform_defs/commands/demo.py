@@ -98,5 +98,5 @@ def _print_guide(settings: Settings) -> None:
         )
     if state is None or state.status is not DemoStatus.WRITTEN:
         raise DemoError(f"there is no demo in {settings.home}; `platform up --demo` brings one")
-    for label, text in guide_lines(running_platform(settings.home), state, settings.home):
+    for label, text in guide_lines(running_platform(settings.home), state, settings):
         click.echo(f"{label:<8} {text}")

@@ -92,7 +92,7 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
                 table_shown = True
                 shown = {"API": f"{api}/docs", "Dagster UI": ui, "Demo key": key, "Home": str(settings.home)}
                 if shop.is_written:
-                    command = platform_command(settings.home)
+                    command = platform_command(settings)
                     shown["Demo"] = f"`{command} demo show` says what to try, `{command} demo remove` takes it away"
                 if writer is not None:
                     shown["Demo"] = "a small shop is being written; what to try follows in some seconds"
@@ -101,7 +101,7 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
                 output.ready(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
 
         try:
-            on_end = partial(offer_guide, settings.home, output)
+            on_end = partial(offer_guide, settings, output)
             supervisor = Supervisor(
                 children, output, on_change=on_change, descriptors=[lock], afterwards=writer, on_end=on_end
             )

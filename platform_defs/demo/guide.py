@@ -15,11 +15,14 @@ from platform_defs.lineage.tables.keys import Table, asset_key_of
 from platform_defs.settings import Settings
 
 
-def guide_lines(platform: RunningPlatform, state: DemoState, home: Path) -> list[tuple[str, str]]:
+def guide_lines(platform: RunningPlatform, state: DemoState, settings: Settings) -> list[tuple[str, str]]:
     """Five lines, each with what it is about. Followed in their order, each does what it says."""
     batch = Calendar(state.born).wrong
     ui, api = platform.ui, platform.api
-    command = platform_command(home)
+    command = platform_command(settings)
+    # not with their values: these lines stand in logs, and a URL may hold a password
+    needed = [f"PLATFORM_{name}" for name in _elsewhere(settings)]
+    where = f" (with {' and '.join(needed)} as for this start)" if needed else ""
     board = TABLES[DASHBOARD]
     dashboard = asset_key_of(Table(DEMO_TENANT.id, board.namespace, board.name))
     return [
@@ -43,15 +46,20 @@ def guide_lines(platform: RunningPlatform, state: DemoState, home: Path) -> list
             "4 see",
             f"the tables that the shop's dashboard is made from: {ui}/assets/{'/'.join(dashboard)}"
             "?view=lineage&lineageScope=upstream&lineageDepth=5 (a double click on its empty background shows them all)"
-            f" and what the subscriber of its revenue was told: {command} webhooks deliveries",
+            f" and what the subscriber of its revenue was told{where}: {command} webhooks deliveries",
         ),
-        ("5 end", f"takes the demo away, and nothing of yours: {command} demo remove"),
+        ("5 end", f"takes the demo away, and nothing of yours{where}: {command} demo remove"),
     ]
 
 
-def platform_command(home: Path) -> str:
-    """The command as somebody types it in another terminal, in this folder, where no variable is set."""
-    path = Path(sysconfig.get_path("scripts"), "platform")
+def _elsewhere(settings: Settings) -> list[str]:
+    """The settings that name a store outside of the home."""
+    return ["DB_URL"] * bool(settings.db_url) + ["GRAPH_URL"] * (settings.graph_url != "embedded")
+
+
+def platform_command(settings: Settings) -> str:
+    """The command as somebody types it in another terminal, in this folder, where the home is not set."""
+    path, home = Path(sysconfig.get_path("scripts"), "platform"), settings.home
     variable = (
         ""
         if home == Path(Settings.model_fields["home"].default).absolute()

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from pathlib import Path
 
 from platform_defs.demo.doors import running_platform
 from platform_defs.demo.guide import guide_lines
@@ -57,13 +56,13 @@ def demo_of_start(settings: Settings, *, asked: bool | None) -> DemoOfStart:
     return DemoOfStart(state, variables)
 
 
-def offer_guide(home: Path, output: Output, code: int) -> None:
+def offer_guide(settings: Settings, output: Output, code: int) -> None:
     """Called when the writer has ended: what to try, or what to do if it failed."""
     output.writing_demo(False)
     try:
-        state = read_state(home)
+        state = read_state(settings.home)
         if code == 0 and state is not None:
-            lines = guide_lines(running_platform(home), state, home)
+            lines = guide_lines(running_platform(settings.home), state, settings)
             output.table("The demo, a small shop, is there. Follow these lines in their order:", lines)
             return
     except PlatformError as error:

@@ -10,6 +10,8 @@ import pytest
 from platform_defs.arrivals.models.due import Due
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.demo import story
+from platform_defs.demo.doors import RunningPlatform
+from platform_defs.demo.guide import guide_lines
 from platform_defs.demo.shop import Calendar
 from platform_defs.demo.start import demo_of_start, offer_guide
 from platform_defs.demo.state import DemoError, DemoState, DemoStatus, begin, exclusive, read_state, write_state
@@ -70,8 +72,24 @@ def test_without_a_demo_nothing_is_allowed(tmp_path: Path) -> None:
 def test_a_demo_that_failed_says_what_to_do(tmp_path: Path) -> None:
     write_state(tmp_path, DemoState(DemoStatus.BEGUN, BORN))
     stream = io.StringIO()
-    offer_guide(tmp_path, Output(["demo"], stream), 1)
+    offer_guide(Settings(home=tmp_path), Output(["demo"], stream), 1)
     assert "the platform goes on without it. `platform demo load` tries again" in stream.getvalue()
+
+
+def test_commands_for_another_terminal_name_what_must_be_set_there_and_no_password(tmp_path: Path) -> None:
+    platform = RunningPlatform("http://127.0.0.1:8000", "http://127.0.0.1:3000", "key")
+    state = DemoState(DemoStatus.WRITTEN, BORN, "run")
+    for settings, expected in (
+        (Settings(home=tmp_path), f"nothing of yours: PLATFORM_HOME={tmp_path} "),
+        (
+            Settings(home=tmp_path, db_url="mysql://me:secret@db/platform", graph_url="bolt://graph:7687"),
+            "nothing of yours (with PLATFORM_DB_URL and PLATFORM_GRAPH_URL as for this start): PLATFORM_HOME=",
+        ),
+    ):
+        lines = [text for _, text in guide_lines(platform, state, settings)]
+        assert expected in lines[4]
+        assert lines[4].endswith("platform demo remove")
+        assert "secret" not in str(lines)
 
 
 def test_a_state_that_cannot_be_read_names_its_file(tmp_path: Path) -> None:
