@@ -235,7 +235,9 @@ def test_the_last_line_takes_it_away_and_nothing_of_mine(demo: PlatformUp, lines
     engine.dispose()
     until("the UI to have forgotten it", lambda: not _demo_assets(demo))
     left = demo.graphql("{ runsOrError { ... on Runs { results { jobName } } } }")["runsOrError"]["results"]
-    assert {run["jobName"] for run in left} <= {"selfcheck"}, "runs that the shop was the reason for"
+    # the nightly jobs of the platform itself run whenever their hour comes
+    names = {run["jobName"] for run in left if not run["jobName"].endswith("_retention")}
+    assert not names, "runs that the shop was the reason for"
     assert demo.process.poll() is None
 
 
