@@ -144,7 +144,7 @@ class RateGate:
         return min((limit for limit in (policy.max_concurrent, told) if limit is not None), default=None)
 
     def _decide(self, key: str, memory: KeyMemory, cost: int, deadline_s: float) -> Decision:
-        many = memory.policy.booked_at_once if cost == 1 else 1
+        many = memory.policy.booked_at_once(memory.rate_per_s) if cost == 1 else 1
         if many == 1:
             return self._book(key, memory, cost, 1, deadline_s)
         with memory.booking:
@@ -173,6 +173,7 @@ class RateGate:
         for _ in range(_TRIES):
             if booking := self._booking(key, memory, cost * many, many == 1, deadline_s):
                 permits = self._permits(key, memory.policy, booking, cost, many)
+                memory.rate_per_s = permits[0].rate_per_s
                 memory.prefetched.extend(permits[1:])
                 return self._hand_out(memory, permits[0], self.clock.monotonic())
             standing = self._table.standing(key, memory.policy, cost=cost)

@@ -26,6 +26,8 @@ class KeyMemory:
     booking: threading.Lock = field(default_factory=threading.Lock)
     # slots that were booked ahead and are not handed out yet
     prefetched: deque[Permit] = field(default_factory=deque)
+    # at which the last slots were booked
+    rate_per_s: float = 0.0
     # slots ahead by task, for the quantum
     ahead: dict[str, list[float]] = field(default_factory=dict)
     # permits that the quotas in the database do not contain, or contain in vain (negative)

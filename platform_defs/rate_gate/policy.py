@@ -8,6 +8,8 @@ SLOWEST_RATE = 0.0005
 LONGEST_INTERVAL_US = 2**32 - 1
 # what a request may come too late by while its source grants no burst that would absorb it
 GUARD_S = 0.02
+# slots that follow each other so closely are booked together
+TOGETHER_S = 0.01
 # a permit is good for at least this long after its slot: any less and a busy machine would book twice
 SHORTEST_TTL_S = 0.1
 
@@ -42,7 +44,8 @@ class RatePolicy:
     limit_interval_s: float | None = None
     # slots that one task may have booked ahead at a time, so that the slots of other tasks come in between
     quantum: int = 10
-    # slots that a process books at once; more than one saves statements and makes unused permits expire
+    # Slots that a process books at once, at least; more than one saves statements and makes unused permits expire. At a
+    # rate of hundreds a second it books those of the next moment anyway.
     prefetch: int = 1
     # added to waits and cool-downs, as parts of them
     jitter: tuple[float, float] = (0.05, 0.15)
@@ -102,6 +105,6 @@ class RatePolicy:
         """The slowest that complaints make the rate; a source that is slow by itself is not sped up."""
         return min(self.r_min, self.refill_per_s)
 
-    @property
-    def booked_at_once(self) -> int:
-        return min(self.prefetch, self.quantum)
+    def booked_at_once(self, rate_per_s: float) -> int:
+        """How many slots a process books by one statement at the rate that holds now."""
+        return min(max(self.prefetch, int(rate_per_s * TOGETHER_S)), self.quantum)

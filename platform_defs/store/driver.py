@@ -34,27 +34,13 @@ def execute(connection: Connection, text: str, values: Sequence[Any] = ()) -> Do
     """One statement in the driver's own spelling, with the driver's own values."""
     cursor = connection.connection.cursor()
     try:
-        _tell_listeners(connection.dispatch.before_cursor_execute, connection, cursor, text, values, many=False)
+        _tell_listeners(connection.dispatch.before_cursor_execute, connection, cursor, text, values)
         cursor.execute(text, values)
-        _tell_listeners(connection.dispatch.after_cursor_execute, connection, cursor, text, values, many=False)
+        _tell_listeners(connection.dispatch.after_cursor_execute, connection, cursor, text, values)
         rows = cursor.fetchall() if cursor.description else ()
         return Done(rows, cursor.rowcount, cursor.lastrowid)
     except Exception as error:
         _raise_as_sqlalchemy(connection, text, values, error)
-        raise
-    finally:
-        cursor.close()
-
-
-def execute_many(connection: Connection, text: str, rows: Sequence[Sequence[Any]]) -> None:
-    """The statement once for each row."""
-    cursor = connection.connection.cursor()
-    try:
-        _tell_listeners(connection.dispatch.before_cursor_execute, connection, cursor, text, rows, many=True)
-        cursor.executemany(text, rows)
-        _tell_listeners(connection.dispatch.after_cursor_execute, connection, cursor, text, rows, many=True)
-    except Exception as error:
-        _raise_as_sqlalchemy(connection, text, rows, error)
         raise
     finally:
         cursor.close()
@@ -66,12 +52,10 @@ def _tell_listeners(
     cursor: Any,
     text: str,
     values: Sequence[Any],
-    *,
-    many: bool,
 ) -> None:
     """Who counts or logs statements hears of these too."""
     for listener in listeners:
-        listener(connection, cursor, text, values, None, many)
+        listener(connection, cursor, text, values, None, False)
 
 
 def _raise_as_sqlalchemy(connection: Connection, text: str, values: Sequence[Any], error: Exception) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy.sql.visitors import iterate
 from sqlalchemy.types import TypeEngine
 
 from platform_defs.store.chunks import chunks
-from platform_defs.store.driver import execute, execute_many
+from platform_defs.store.driver import execute
 from platform_defs.store.types import is_mysql, utc_now
 
 # the columns of the row that was to be inserted, for expressions that combine it with the existing row
@@ -26,6 +26,8 @@ Update = Sequence[str] | Literal["nothing"] | Callable[[Incoming], Mapping[str, 
 
 MAX_ROWS = 1000
 MAX_BYTES = 8 * 1024 * 1024
+# rows of a statement on SQLite, which has no round trips
+SQLITE_ROWS = (50, 10, 1)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,6 @@ class Upsert:
             else:
                 values = columns[name]
                 bound.append(values if process is None or name in ready else [process(value) for value in values])
-        bound += [repeat(value, count) for value in one.tail_values] if one.is_run_by_row else []
         one.send(connection, list(zip(*bound, strict=True)))
         return count
 
@@ -206,17 +207,15 @@ class _OneRow:
     group: str
     tail: str
     tail_values: list[Any]
-    # SQLite runs a statement of one row again and again faster than it reads a long one, and has no round trips
-    is_run_by_row: bool
 
     def send(self, connection: Connection, rows: list[tuple[Any, ...]]) -> None:
-        """The rows as the driver takes them; where a statement is run for each row, they hold the tail's values too."""
-        if self.is_run_by_row:
-            execute_many(connection, f"{self.head}{self.group}{self.tail}", rows)
-            return
-        for chunk in _chunks(rows, connection.dialect):
-            statement = f"{self.head}{', '.join([self.group] * len(chunk))}{self.tail}"
-            execute(connection, statement, (*chain.from_iterable(chunk), *self.tail_values))
+        """The rows as the driver takes them."""
+        chunks_of = _chunks if is_mysql(connection.dialect) else _few_sizes
+        for chunk in chunks_of(rows, connection.dialect):
+            execute(connection, self._text(len(chunk)), (*chain.from_iterable(chunk), *self.tail_values))
+
+    def _text(self, rows: int) -> str:
+        return f"{self.head}{', '.join([self.group] * rows)}{self.tail}"
 
 
 def _compile_one_row(dialect: Dialect, table: Table, statement: Insert, columns: list[str]) -> _OneRow:
@@ -233,7 +232,7 @@ def _compile_one_row(dialect: Dialect, table: Table, statement: Insert, columns:
     ]
     bound = names[: len(columns)]
     processors = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in bound]
-    return _OneRow(bound, processors, head, group, tail, tail_values, is_run_by_row=not is_mysql(dialect))
+    return _OneRow(bound, processors, head, group, tail, tail_values)
 
 
 def _bind_value(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> Any:
@@ -256,6 +255,19 @@ def _chunks(rows: list[tuple[Any, ...]], dialect: Dialect) -> Iterator[list[tupl
             chunk.append(row)
             size += row_size
         yield chunk
+
+
+def _few_sizes(rows: list[tuple[Any, ...]], dialect: Dialect) -> Iterator[list[tuple[Any, ...]]]:
+    """The same rows in statements of few different lengths: SQLite reads each of them once and remembers it.
+
+    A statement of one row, run for each row, would take a fifth longer, and give every other thread of the process a
+    chance to run in between: with several writers that costs more than the rows.
+    """
+    start = 0
+    for size in SQLITE_ROWS:
+        while len(rows) - start >= size:
+            yield rows[start : start + size]
+            start += size
 
 
 def _estimate_bytes(row: tuple[Any, ...]) -> int:

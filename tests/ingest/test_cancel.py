@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import Engine
 
 from assets.ingest.endpoint_assets import complete_outcome
 from platform_defs.commands.ingest.harvesting import command
+from platform_defs.demo_source.server import DemoSettings, running_server
 from platform_defs.errors import PlatformError
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, Trigger
 from platform_defs.ingest.errors import ResponseError
@@ -25,9 +27,13 @@ from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.slices import Estimate, id_slice
 from platform_defs.ingest.spec.model import CompiledSpec
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run, ing_task_run_batch
+from tests.ingest.demo.demo_client import DemoClient
+from tests.ingest.demo.harvest import NOW as DEMO_NOW
+from tests.ingest.demo.harvest import opened_harvester
 from tests.ingest.execution.memory_source import MemorySource
 from tests.ingest.execution.test_executor import DAY, GRID, Clock, Killed, executor, items_of, listed, paged, stored
 from tests.ingest.planning.test_planner import BUSY, NOW, SPEC, plan, rows_of
+from tests.waiting import until
 
 NAMES = ("made_up", "items", Operation.HARVEST)
 SAID = f"somebody cancelled it at {NOW:%F %T} UTC: wrong key"
@@ -130,6 +136,28 @@ def test_executors_that_work_on_a_plan_while_it_is_cancelled_leave_nothing_open(
     assert len(source.requests) < 60, "most pages were not asked for"
     pages = rows_of(engine, ing_task_run_batch)
     assert len(stored(engine)) == sum(page.stats["inserted"] for page in pages), "what came is kept"
+
+
+@pytest.mark.parametrize("waits_for", ["the rate gate", "the source"])
+def test_a_cancelled_window_does_not_wait_for_its_next_page(engine: Engine, waits_for: str) -> None:
+    """The next request may go in four minutes, or its answer comes in half of one."""
+    names = ("demo_crossref", "works", Operation.HARVEST)
+    with running_server(DemoSettings(now=DEMO_NOW)) as url, ThreadPoolExecutor(1) as pool:
+        demo = DemoClient(url)
+        with opened_harvester(engine, url, {"pagination.page_size": 30}) as harvester:
+            if waits_for == "the rate gate":
+                slow = {"refill_per_s": 1 / 240, "burst": 1}
+                harvester.change = lambda spec: replace(spec, rate=replace(spec.rate, **slow))
+            else:
+                demo.make_trouble("slow", seconds=25, skip=1, path="/works")
+            harvest = pool.submit(harvester.harvest, "demo_crossref")
+            until("the first page is stored", lambda: rows_of(engine, ing_task_run_batch))
+            cancel_plans(engine, *names, PlanChoice(), reason="wrong key", now=DEMO_NOW)
+            [result] = harvest.result()
+        assert not result.is_complete
+        assert demo.requests()["total"] <= (1 if waits_for == "the rate gate" else 2)
+    assert len(rows_of(engine, ing_task_run_batch)) == 1
+    assert [task.status_code for task in rows_of(engine, ing_task)] == [TaskStatus.CANCELLED]
 
 
 def refuse(number: int) -> None:

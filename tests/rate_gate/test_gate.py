@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -314,6 +315,41 @@ def test_slots_that_are_booked_at_once_keep_their_times_and_expire(two: Two) -> 
     two.advance(10)
     assert wait_s(two.one, policy) == 0
     assert wait_s(two.one, policy) == pytest.approx(0.1, abs=0.001)
+
+
+def test_slots_that_follow_closely_are_booked_together_until_the_source_complains(engine: Engine, two: Two) -> None:
+    fast = replace(TEN, refill_per_s=1000, burst=1000, jitter=(0, 0))
+    waits = [wait_s(two.one, fast)]  # which tells the rate
+    with bookings(engine) as statements:
+        for _ in range(18):
+            two.advance(0.001)
+            waits.append(wait_s(two.one, fast))
+    assert len(statements) == 2
+    assert max(waits) < 0.01, "together they are no slower than one by one"
+    for _ in range(8):
+        two.one.feedback(KEY, fast, LIMITED)
+        two.advance(0.1)
+    for _ in range(2):
+        two.advance(1)
+        wait_s(two.one, fast)
+    with bookings(engine) as statements:
+        for _ in range(3):
+            two.advance(1)
+            wait_s(two.one, fast)
+    assert len(statements) == 3, "at four a second each slot is booked when it is needed"
+
+
+@contextmanager
+def bookings(engine: Engine) -> Iterator[list[str]]:
+    statements: list[str] = []
+
+    def note(conn: object, cursor: object, statement: str, *rest: object) -> None:
+        if statement.startswith("UPDATE rate_gate"):
+            statements.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(engine, "before_cursor_execute", note)
 
 
 def test_prefetched_slots_that_expire_are_not_counted(two: Two) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, Engine, bindparam, event, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from platform_defs.store.driver import Prepared, execute, execute_many
+from platform_defs.store.driver import Prepared, execute
 from platform_defs.store.engine import open_engine, read, server_packet_limit, transact, transact_by_driver
 from platform_defs.store.errors import PacketTooLarge
 from platform_defs.store.tables.ingest import ing_record
@@ -96,7 +96,7 @@ def test_an_error_is_sqlalchemys_and_leaves_nothing_of_its_transaction(engine: E
     assert stored(engine) == ["a"]
 
 
-def test_many_rows_are_sent_by_one_statement_and_listeners_hear_of_each_statement(engine: Engine) -> None:
+def test_the_driver_runs_a_statement_and_listeners_hear_of_it(engine: Engine) -> None:
     mark = "?" if engine.dialect.name == "sqlite" else "%s"
     insertion = (
         "INSERT INTO ing_record (provenance_code, endpoint_name, updated_at, record, provider_id)"
@@ -105,12 +105,15 @@ def test_many_rows_are_sent_by_one_statement_and_listeners_hear_of_each_statemen
     count = "SELECT COUNT(*) FROM ing_record WHERE provider_id < ?".replace("?", mark)
 
     def work(connection: Connection) -> Any:
-        execute_many(connection, insertion, [(name,) for name in "abc"])
+        for name in "abc":
+            execute(connection, insertion, (name,))
         return execute(connection, count, ("c",)).rows[0][0]
 
     with heard(engine) as statements:
         assert transact(engine, work) == 2
-    assert [statement.split()[0] for statement in statements if "ing_record" in statement] == ["INSERT", "SELECT"]
+    assert [statement.split()[0] for statement in statements if "ing_record" in statement] == ["INSERT"] * 3 + [
+        "SELECT"
+    ]
     assert stored(engine) == ["a", "b", "c"]
 
 

@@ -83,7 +83,7 @@ def status(as_json: bool) -> None:
         what = "buckets" if operation == Operation.UPDATE else "windows"
         click.echo(f"{source}/{name}: cancelled {operation.lower()} {what}: {count}; running one again begins it anew")
     if stopping:
-        click.echo(f"{stopping} cancelled {'task ends' if stopping == 1 else 'tasks end'} after the next page")
+        click.echo(f"{stopping} cancelled {'task ends' if stopping == 1 else 'tasks end'} within seconds")
     if not tasks and not blocks and not cancelled:
         click.echo("no task waits or was given up, and no endpoint is blocked")
 
@@ -133,7 +133,7 @@ def cancel(
 ) -> None:
     """Take back windows or buckets that are not complete. Their records stay.
 
-    What waits is not fetched, what is being fetched ends after its next page. Running or materialising a window again
+    What waits is not fetched, a page that is awaited is given up. Running or materialising a window again
     begins it anew; until then it stays cancelled.
     """
     refuse_options_of_others(Operation(operation.upper()), start or end, bucket)
@@ -158,7 +158,7 @@ def cancel(
     ]
     print_rows(lines, as_json=as_json, nothing="")
     if not as_json and any(one.stopping for one in found):
-        click.echo("tasks that are stopping end after their next page: `platform ingest status` says when they have")
+        click.echo("tasks that are stopping end within seconds: `platform ingest status` says when they have")
 
 
 @click.command("replay")

@@ -27,6 +27,7 @@ from platform_defs.ingest.execution.health import HealthWatch, lower_limit, read
 from platform_defs.ingest.execution.leases import (
     HEARTBEAT,
     LeasedTask,
+    cancelled_tasks,
     end_task,
     lease_tasks,
     renew_leases,
@@ -63,7 +64,7 @@ def executor_name() -> str:
 
 
 class _Stop(threading.Event):
-    """Tells the threads of one round to stop: with the executor itself, or alone."""
+    """Tells the thread of one task to stop: with the whole round, or alone."""
 
     def __init__(self, parent: threading.Event) -> None:
         super().__init__()
@@ -74,16 +75,40 @@ class _Stop(threading.Event):
         return super().is_set() or self._parent.is_set()
 
 
+@dataclass(frozen=True)
+class _Working:
+    """A task that a thread works on, and what tells that thread to stop."""
+
+    leased: LeasedTask
+    stop: _Stop
+
+
 @dataclass
 class _Round:
     """One call of an executor: its threads, what they work on, and how they are told to stop."""
 
     pool: ThreadPoolExecutor
-    stop: threading.Event
     plan_ids: Sequence[int] | None
-    running: dict[Future[TaskStatus | None], LeasedTask] = field(default_factory=dict)
+    # with the executor's own, or alone: after an error its threads must stop, and `serve` must not
+    stop: _Stop
+    running: dict[Future[TaskStatus | None], _Working] = field(default_factory=dict)
     ended: int = 0
     next_beat: float = field(default_factory=lambda: time.monotonic() + HEARTBEAT.total_seconds())
+    next_look: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
+
+    @property
+    def task_ids(self) -> list[int]:
+        return [each.leased.task_id for each in self.running.values()]
+
+    def begin(self, leased: LeasedTask, execute: Callable[[LeasedTask, threading.Event], TaskStatus | None]) -> None:
+        stop = _Stop(self.stop)
+        self.running[self.pool.submit(execute, leased, stop)] = _Working(leased, stop)
+
+    def stop_all(self) -> None:
+        """The threads hear of it at once, also those that wait, and give their tasks back."""
+        self.stop.set()
+        for working in self.running.values():
+            working.stop.set()
 
 
 @contextmanager
@@ -137,14 +162,12 @@ class Executor:
             self.cancel.wait(LOOK_S)
 
     def _work(self, plan_ids: Sequence[int] | None) -> int:
-        # of this round alone: after an error its threads must stop, and `serve` must not
-        stop = _Stop(self.cancel)
         with rare_collections(), ThreadPoolExecutor(self.threads, thread_name_prefix="ingest") as pool:
+            work = _Round(pool, plan_ids, _Stop(self.cancel))
             try:
-                return self._loop(_Round(pool, stop, plan_ids))
+                return self._loop(work)
             finally:
-                # the threads hear of it between two pages and give their tasks back
-                stop.set()
+                work.stop_all()
 
     def _loop(self, work: _Round) -> int:
         silent_since: float | None = None
@@ -166,22 +189,32 @@ class Executor:
         """One look at the queue and at the threads; whether the round is over."""
         running = work.running
         if self.cancel.is_set():
-            work.stop.set()
+            work.stop_all()
         else:
             for leased in self._lease(self.threads - len(running), work.plan_ids):
-                running[work.pool.submit(self._execute, leased, work.stop)] = leased
+                work.begin(leased, self._execute)
         if not running and (self.cancel.is_set() or not self._wait_for_more(work.plan_ids)):
             return True
         done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
         for future in done:
-            leased = running.pop(future)
+            leased = running.pop(future).leased
             work.ended += 1
             self.on_end(leased, future.result())
         self._do_less()
+        if running and time.monotonic() >= work.next_look:
+            self._stop_cancelled(work)
+            work.next_look = time.monotonic() + LOOK_S
         if running and time.monotonic() >= work.next_beat:
-            renew_leases(self.engine, self.name, [each.task_id for each in running.values()], self.clock())
+            renew_leases(self.engine, self.name, work.task_ids, self.clock())
             work.next_beat = time.monotonic() + HEARTBEAT.total_seconds()
         return False
+
+    def _stop_cancelled(self, work: _Round) -> None:
+        """Stops what somebody cancelled: a page that waits for its source would tell of it only when it has come."""
+        cancelled = cancelled_tasks(self.engine, work.task_ids)
+        for working in work.running.values():
+            if working.leased.task_id in cancelled:
+                working.stop.set()
 
     def _lease(self, free: int, plan_ids: Sequence[int] | None) -> list[LeasedTask]:
         if free <= 0:

@@ -12,7 +12,7 @@ from platform_defs.ingest.errors import LeaseLost
 from platform_defs.ingest.execution.picking import LEASED, Partition, PickedTask, pick_tasks, return_expired
 from platform_defs.ingest.ledger.completion import close_plan_if_done
 from platform_defs.store.driver import Prepared
-from platform_defs.store.engine import transact
+from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_task, ing_task_run
 
 LEASE = timedelta(seconds=60)
@@ -95,6 +95,12 @@ def renew_leases(engine: Engine, owner: str, task_ids: Sequence[int], now: datet
     mine = and_(_task.id.in_(task_ids), _task.lease_owner == owner, _task.status_code.in_(LEASED))
     values = {"leased_until": now + lease, "last_heartbeat_at": now}
     transact(engine, lambda connection: connection.execute(update(ing_task).where(mine).values(values)))
+
+
+def cancelled_tasks(engine: Engine, task_ids: Sequence[int]) -> set[int]:
+    """Those of the tasks that somebody wants stopped."""
+    query = select(_task.id).where(_task.id.in_(task_ids), _task.cancel_requested_at.is_not(None))
+    return set(read(engine, lambda connection: connection.execute(query).scalars().all()))
 
 
 def fence(connection: Connection, leased: LeasedTask) -> HeldTask:

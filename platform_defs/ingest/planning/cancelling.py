@@ -1,4 +1,4 @@
-"""Takes plans back: what waits is not worked on, what is worked on ends after its next page, records stay.
+"""Takes plans back: what waits is not worked on, what is worked on ends at its page, records stay.
 
 A window that was cancelled stays so, and the check `complete` names it, until somebody materialises it again. That
 begins a new generation.
@@ -43,7 +43,7 @@ class CancelledPlan:
     bucket: int | None
     # tasks, and slices without a task, on which nobody worked
     taken_back: int
-    # tasks that an executor ends after its next page
+    # tasks that an executor ends when it next looks, or when the page that has come is stored
     stopping: int
 
     @property
@@ -137,7 +137,7 @@ def count_cancelled(engine: Engine) -> dict[tuple[str, str, str], int]:
 
 
 def count_stopping(engine: Engine) -> int:
-    """Tasks that are cancelled and still worked on, up to their next page."""
+    """Tasks that are cancelled and still worked on, for a moment."""
     task = ing_task.c
     query = select(task.id).where(task.status_code.in_(_AT_WORK), task.cancel_requested_at.is_not(None))
     found: Sequence[int] = read(engine, lambda connection: connection.execute(query).scalars().all())
