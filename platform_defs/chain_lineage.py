@@ -4,6 +4,7 @@ The events are made from the tables afterwards, so no run waits for the sink and
 away. They are made of stored facts alone: an event that is made twice is the same event, which the sink stores once.
 """
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from platform_defs.access.tenants import Tenant, find_tenant, list_tenants
 from platform_defs.canonical import sha256_hex
 from platform_defs.chains.states import ENDED_RUNS, RunStatus
 from platform_defs.graph.port import Graph
+from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink.opening import open_committer
+from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.store.chunks import chunks
 from platform_defs.store.tables.chains import job_audit, job_run, job_run_node
 
@@ -41,6 +44,7 @@ _ENDS = {"SUCCESS": "COMPLETE", "FAILED": "FAIL", "STOPPED": "ABORT"}
 _OPERATIONS = ("node.retry", "node.complete")
 
 Event = dict[str, Any]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,24 @@ def new_events(connection: Connection, before: Position) -> tuple[list[Event], P
 
 
 def send_events(engine: Engine, graph: Graph, tenant: Tenant, events: Sequence[Event]) -> None:
-    """Commits the events to raw table and graph, as the endpoint of the sink does. Raises if a store is away."""
+    """Commits the events to raw table and graph, as the endpoint of the sink does. Raises if a store is away.
+
+    An event that the sink refuses is logged and left out: it would be refused again, and must keep back no other.
+    """
     principal = Principal("key", PRODUCER, frozenset(), SourceType.COMPUTE, tenant)
     intake = Intake(KnownTenants(engine))
+
+    def prepare(event: Event) -> Iterator[PreparedEvent]:
+        try:
+            yield intake.prepare(principal, event).prepared
+        except EventRefused as error:
+            job, run_id = event["job"]["name"], event["run"]["runId"]
+            _log.error("an event of %r, run %s, is not sent, because the sink refuses it: %s", job, run_id, error)
+
     committer = open_committer(engine, graph)
     try:
         for some in chunks(events, EVENTS_PER_COMMIT):
-            committer.commit([intake.prepare(principal, event).prepared for event in some])
+            committer.commit([prepared for event in some for prepared in prepare(event)])
         committer.flush()
     finally:
         committer.close()

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from dagster import DagsterInstance, SensorResult, SkipReason, build_sensor_context
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, update
 
 from platform_defs.access.tenants import DEMO_TENANT, Tenant, add_tenant
 from platform_defs.chain_lineage import Position, new_events, node_run_id
+from platform_defs.chains.definitions import create_chain
 from platform_defs.chains.runs.operations import complete_node, stop_run
 from platform_defs.store.engine import read
+from platform_defs.store.tables.chains import job_run
 from platform_defs.store.tables.lineage import lineage_events
 from sensors import chain_lineage as sensor_module
 from sensors.chain_lineage import chain_lineage
@@ -179,3 +181,28 @@ def test_many_changes_are_read_in_several_looks(engine: Engine, monkeypatch: pyt
         position = after
     assert looks > 2
     assert len(seen) == 82
+
+
+def test_an_event_that_the_sink_refuses_is_logged_once_and_keeps_back_no_other(
+    engine: Engine, sensor: Sensor, caplog: pytest.LogCaptureFixture
+) -> None:
+    drivers = Drivers(engine)
+    nameless, named = (drivers.start(drivers.chain(name, PRINT)) for name in ("a", "b"))
+    for run_id in (nameless, named):
+        drivers.until_ended(run_id)
+    with engine.begin() as connection:
+        connection.execute(update(job_run).where(job_run.c.run_id == nameless).values(job_name=" "))
+    sensor.tick()
+    assert {("b", "START"), ("b", "COMPLETE"), ("b.p", "COMPLETE")} <= set(names(engine))
+    assert f"run {nameless}, is not sent, because the sink refuses it: job.name: expected" in caplog.text
+    caplog.clear()
+    assert sensor.tick() == "sent 0 events to tenant 1"
+    assert caplog.text == ""
+
+
+def test_a_chain_whose_job_is_blank_is_called_by_its_own_name(engine: Engine) -> None:
+    drivers = Drivers(engine)
+    chain = create_chain(
+        engine, drivers.types, name="c", description=None, dag_json={"job": "  ", "nodes": [PRINT]}, actor="ann"
+    )
+    assert drivers.column(drivers.start(chain.chain_id), job_run.c.job_name) == "c"

@@ -198,7 +198,7 @@ def resolve(connection: Connection, dag_json: Mapping[str, Any], name: str) -> d
         if job is not None:
             action = {"type": job.type, "cfg": job.config_json}
         resolved.append({**node, **action, "dependsOn": node.get("dependsOn") or [], "retry": _filled_retry(node)})
-    snapshot = {**dag_json, "job": dag_json.get("job") or name, "nodes": resolved}
+    snapshot = {**dag_json, "job": (dag_json.get("job") or "").strip() or name, "nodes": resolved}
     problem = json_problem(snapshot, max_bytes=MAX_SNAPSHOT_BYTES)
     if problem is not None:
         raise Conflict(f"the DAG with its jobs resolved: {problem}", code="JOB_UNAVAILABLE")
