@@ -20,7 +20,6 @@ from dagster import (
     sensor,
 )
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from assets.arrivals.jobs import arrivals_retention
 from assets.arrivals.reports import add_partitions_of_period, report_arrivals, report_checks, report_executions
@@ -41,13 +40,13 @@ from platform_defs.arrivals.lateness import LateBatch, find_late_batches
 from platform_defs.arrivals.models.catalog import used_periods
 from platform_defs.arrivals.on_time import ON_TIME, check_outcome
 from platform_defs.arrivals.sweep import sweep_arrivals
-from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
 from platform_defs.sources.named import Sources
 from platform_defs.store.engine import read
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.kinds_of_work import WEBHOOK_SEND
 from platform_defs.work import rows
+from platform_defs.work.each import trace_of
 from platform_defs.work.errors import TickFailed
 from platform_defs.work.sensor_ticks import note_tick
 from platform_defs.work.wake import wake
@@ -122,9 +121,7 @@ class TickSteps:
             return step()
         except Exception as error:
             problem = f"could not {what}: {failure_text(error)}"
-            # Errors of the database are logged without a stack trace, which would show the statement's parameters.
-            is_expected = isinstance(error, (PlatformError, SQLAlchemyError))
-            _log.error("the tick %s; it goes on with the rest", problem, exc_info=not is_expected)
+            _log.error("the tick %s; it goes on with the rest", problem, exc_info=trace_of(error))
             self.failed.append(problem)
             return otherwise
 

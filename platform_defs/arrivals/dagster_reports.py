@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, or_, select, update
+from sqlalchemy import Connection, or_, select, update
 
 from platform_defs.arrivals.executions.model_run import ExecutionResult
-from platform_defs.arrivals.executions.task_log import TaskStatus
+from platform_defs.arrivals.executions.task_log import TaskStatus, has_later_task
 from platform_defs.arrivals.matching import arrivals_per_dependency
 from platform_defs.arrivals.models.catalog import load_models
 from platform_defs.arrivals.models.compute import Counts
@@ -70,20 +70,12 @@ def unreported_executions(
     An execution is left out if a later one of the same batch succeeded: reported now, its counts would hide the newer
     ones.
     """
-    task, later = metrics_task_log, metrics_task_log.alias("later")
-    superseded = (
-        select(later.c.id)
-        .where(
-            and_(later.c.model_id == task.c.model_id, later.c.op_time == task.c.op_time),
-            and_(later.c.status == TaskStatus.SUCCESS, later.c.id > task.c.id),
-        )
-        .exists()
-    )
+    task = metrics_task_log.c
     query = (
-        select(task)
-        .where(task.c.status == TaskStatus.SUCCESS, task.c.reported_at.is_(None))
-        .where(task.c.end_time >= since, task.c.end_time < until, ~superseded)
-        .order_by(task.c.id)
+        select(metrics_task_log)
+        .where(task.status == TaskStatus.SUCCESS, task.reported_at.is_(None))
+        .where(task.end_time >= since, task.end_time < until, ~has_later_task(TaskStatus.SUCCESS))
+        .order_by(task.id)
         .limit(limit)
     )
     rows = connection.execute(query).all()

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, select
 
 from platform_defs.arrivals.checks import CheckOutcome
-from platform_defs.arrivals.executions.task_log import TaskStatus
+from platform_defs.arrivals.executions.task_log import TaskStatus, has_later_task
 from platform_defs.arrivals.models.model import PUBLISHED
 from platform_defs.store.tables.arrivals import metrics_model, metrics_task_log
 
@@ -31,24 +31,19 @@ def find_failed_batches(
 
     An execution that is still under way does not count: until it has ended, the one before it was the last.
     """
-    task, later, model = metrics_task_log, metrics_task_log.alias("later"), metrics_model.c
+    task, model = metrics_task_log.c, metrics_model.c
     wanted: ColumnElement[bool] = model.state == PUBLISHED
     if model_ids is not None:
         wanted &= model.model_id.in_(sorted(model_ids))
     found: dict[str, list[FailedBatch]] = {
         model_id: [] for model_id in connection.scalars(select(model.model_id).where(wanted).order_by(model.model_id))
     }
-    executed_again = (
-        select(later.c.id)
-        .where(later.c.model_id == task.c.model_id, later.c.op_time == task.c.op_time)
-        .where(later.c.id > task.c.id, later.c.status != TaskStatus.RUNNING)
-        .exists()
-    )
+    executed_again = has_later_task(TaskStatus.SUCCESS, TaskStatus.FAILED)
     failed = (
-        select(task.c.model_id, task.c.op_time, task.c.id, task.c.message)
-        .join(metrics_model, model.model_id == task.c.model_id)
-        .where(task.c.status == TaskStatus.FAILED, task.c.start_time >= since, wanted, ~executed_again)
-        .order_by(task.c.op_time, task.c.id)
+        select(task.model_id, task.op_time, task.id, task.message)
+        .join_from(metrics_task_log, metrics_model, model.model_id == task.model_id)
+        .where(task.status == TaskStatus.FAILED, task.start_time >= since, wanted, ~executed_again)
+        .order_by(task.op_time, task.id)
     )
     for model_id, op_time, task_id, message in connection.execute(failed):
         found[model_id].append(FailedBatch(op_time, task_id, message or "no reason was recorded"))

@@ -152,7 +152,8 @@ def record_result(
         )
     )
     if decision.disable_subscriptions:
-        disable_subscriptions(connection, row.subscription_ids, f"the receiver answered {GONE} to {row.webhook_id}")
+        reason = f"the receiver answered {GONE} to {row.webhook_id}"
+        disable_subscriptions(connection, row.subscription_ids, row.callback_url, reason)
     return decision
 
 

@@ -72,6 +72,10 @@ def enabled_among(connection: Connection, subscription_ids: Collection[int]) -> 
     return set(connection.execute(query).scalars())
 
 
-def disable_subscriptions(connection: Connection, subscription_ids: Collection[int], reason: str) -> None:
+def disable_subscriptions(
+    connection: Connection, subscription_ids: Collection[int], callback_url: str, reason: str
+) -> None:
+    """Disables those of the subscriptions that still have this callback: another program may have changed one."""
     values = {"status": DISABLED, "disabled_reason": reason[:MAX_REASON]}
-    connection.execute(update(_table).where(_table.c.id.in_(subscription_ids)).values(values))
+    same = (_table.c.id.in_(subscription_ids)) & (_table.c.callback_url == callback_url)
+    connection.execute(update(_table).where(same).values(values))

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine
 
+from platform_defs.arrivals.errors import UnknownModel
 from platform_defs.arrivals.executions import lifecycle
 from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus
 from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
+from platform_defs.arrivals.models import life
 from tests.arrivals.world import add_model, logged_tasks, silent
 from tests.lost_answers import losing_answer
 
@@ -76,3 +78,13 @@ def test_an_operators_execution_starts_in_its_own_run_alone(engine: Engine) -> N
     assert [task.id for task in logged_tasks(engine, "M", OP)] == [launched.task_id]
     with pytest.raises(lifecycle.AlreadyRunning):
         launch(engine, "run-2")
+
+
+def test_a_model_is_renamed_and_deleted_once_and_says_what_was_deleted(engine: Engine) -> None:
+    add_model(engine, "M", ["T"])
+    with losing_answer(engine):
+        life.rename(engine, "M", "N")
+    with losing_answer(engine):
+        assert life.remove(engine, "N", with_values=False).kpis == ("M-amount",)
+    with pytest.raises(UnknownModel):
+        life.remove(engine, "N", with_values=False)

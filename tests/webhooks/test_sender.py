@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 from sqlalchemy.engine import URL
 
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
+from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.attempts import AttemptResult, DeliveryDecision, decide_delivery
 from platform_defs.webhooks.deliveries import Message
@@ -267,6 +268,18 @@ def test_gone_disables_the_subscriptions_and_what_waits_for_them_is_not_sent(eng
         assert only(engine).status == "DEAD"
         assert notify(engine, task_id=2) == 0
     assert len(receiver.received) == 1
+
+
+def test_gone_does_not_disable_a_subscription_that_has_another_callback_by_now(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    with receiving(answers(410)) as receiver, sending(engine, tmp_path, clock=Clock()) as sender:
+        moved = subscribe(engine, tmp_path, receiver.url())
+        notify(engine)
+        with engine.begin() as connection:
+            connection.execute(update(metrics_webhook_subscription).values(callback_url=receiver.url("/new")))
+        assert sender.send_due() == 1
+    assert only(engine).status == "DEAD"
+    assert subscriptions.find(engine, moved.id).status == "1"
 
 
 def test_a_delivery_is_sent_while_one_of_its_subscriptions_still_wants_it(engine: Engine, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from platform_defs.arrivals.executions.inputs import versions_of
 from platform_defs.arrivals.executions.lifecycle import close_dead_execution, queue_executions, store_read_versions
 from platform_defs.arrivals.executions.next_attempt import FIRST, Order, after_death
 from platform_defs.arrivals.executions.running_batches import transact_until_uncontended
-from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus, Trigger
+from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus, Trigger, has_later_task
 from platform_defs.arrivals.readiness import Verdict, judge
 from platform_defs.arrivals.standings import load_standings
 from platform_defs.store.engine import read
@@ -183,22 +183,16 @@ def row_of_task(connection: Connection, task_id: int) -> int | None:
 
 def count_given_up(connection: Connection, since: datetime) -> dict[str, int]:
     """For each model, how many batches whose newest task began since then were given up."""
-    log = metrics_task_log
-    newer = log.alias("newer")
-    is_newest = ~(
-        select(newer.c.id)
-        .where(newer.c.model_id == log.c.model_id, newer.c.op_time == log.c.op_time, newer.c.id > log.c.id)
-        .exists()
-    )
+    log = metrics_task_log.c
     query = (
-        select(log.c.model_id, func.count())
+        select(log.model_id, func.count())
         .where(
-            log.c.status == TaskStatus.FAILED,
-            log.c.start_time >= since,
-            log.c.failure_code == FailureCode.GIVEN_UP,
-            is_newest,
+            log.status == TaskStatus.FAILED,
+            log.start_time >= since,
+            log.failure_code == FailureCode.GIVEN_UP,
+            ~has_later_task(),
         )
-        .group_by(log.c.model_id)
+        .group_by(log.model_id)
     )
     return {str(model_id): count for model_id, count in connection.execute(query)}
 

@@ -11,7 +11,7 @@ from platform_defs.arrivals.batches import Batch
 from platform_defs.arrivals.executions.lifecycle import queue_executions
 from platform_defs.arrivals.executions.next_attempt import RETRIES, Order
 from platform_defs.arrivals.executions.running_batches import transact_until_uncontended
-from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus, Trigger
+from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus, Trigger, has_later_task
 from platform_defs.arrivals.readiness import missing_tables
 from platform_defs.arrivals.standings import load_standings
 from platform_defs.sources.errors import SourceError
@@ -60,12 +60,6 @@ def _begin(connection: Connection, batches: dict[Batch, Order], now: datetime) -
 def _waiting_batches(connection: Connection, since: datetime, now: datetime) -> dict[str, dict[Batch, Order]]:
     """By their source, the batches whose newest task failed because the source was down, and how they are queued."""
     log, model, running = metrics_task_log, metrics_model, metrics_model_running
-    newer = log.alias("newer")
-    is_newest = ~(
-        select(newer.c.id)
-        .where(newer.c.model_id == log.c.model_id, newer.c.op_time == log.c.op_time, newer.c.id > log.c.id)
-        .exists()
-    )
     query = (
         select(log.c.model_id, log.c.op_time, log.c.start_time, log.c.try_number, model.c.source, model.c.retries)
         .select_from(log)
@@ -76,7 +70,7 @@ def _waiting_batches(connection: Connection, since: datetime, now: datetime) -> 
             log.c.start_time >= since,
             log.c.failure_code == FailureCode.SOURCE,
             running.c.task_id.is_(None),
-            is_newest,
+            ~has_later_task(),
         )
     )
     found: dict[str, dict[Batch, Order]] = defaultdict(dict)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, insert, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, insert, select
 
 from platform_defs.arrivals.batches import Batch, in_batches
 from platform_defs.store.engine import read
@@ -58,6 +58,14 @@ def insert_tasks(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> d
         log.run_id.in_([row["run_id"] for row in rows]),
     )
     return {(model_id, op_time): task_id for model_id, op_time, task_id in connection.execute(query)}
+
+
+def has_later_task(*statuses: TaskStatus) -> ColumnElement[bool]:
+    """SQL condition on the task log: the same batch has a later task, with one of the statuses if any are given."""
+    log, later = metrics_task_log.c, metrics_task_log.alias("later").c
+    same_batch = (later.model_id == log.model_id) & (later.op_time == log.op_time)
+    query = select(later.id).where(same_batch, later.id > log.id)
+    return (query.where(later.status.in_(statuses)) if statuses else query).exists()
 
 
 def ended_tasks(engine: Engine, task_ids: Sequence[int]) -> dict[int, Task]:

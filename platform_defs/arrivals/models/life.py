@@ -14,6 +14,7 @@ from platform_defs.arrivals.models.kpi_expressions import KPI_ID
 from platform_defs.arrivals.models.model import RETIRED
 from platform_defs.arrivals.notify.impact import affected_kpis
 from platform_defs.store.engine import transact
+from platform_defs.store.repeating import once
 from platform_defs.store.tables.arrivals import (
     metrics_kpi,
     metrics_kpi_value,
@@ -55,12 +56,15 @@ def rename(engine: Engine, model_id: str, new_id: str) -> None:
 
     def work(connection: Connection) -> None:
         _lock(connection, model_id)
-        if connection.scalar(select(metrics_model.c.id).where(metrics_model.c.model_id == new_id)) is not None:
+        if _exists(connection, new_id):
             raise InvalidChange(f"a model {new_id} exists already")
         for table in _WITH_MODEL:
             connection.execute(update(table).where(table.c.model_id == model_id).values(model_id=new_id))
 
-    transact(engine, work)
+    def is_renamed(connection: Connection, _: None) -> bool:
+        return _exists(connection, new_id) and not _exists(connection, model_id)
+
+    transact(engine, once(work, is_renamed))
 
 
 def retire(engine: Engine, model_id: str) -> bool:
@@ -95,7 +99,7 @@ def remove(engine: Engine, model_id: str, *, with_values: bool) -> Deleted:
         disabled = disable_orphaned_subscriptions(connection, f"model {model_id} was deleted")
         return Deleted(tuple(gone), values, tuple(disabled))
 
-    return transact(engine, work)
+    return transact(engine, once(work, lambda connection, _: not _exists(connection, model_id)))
 
 
 def disable_orphaned_subscriptions(connection: Connection, why: str) -> list[int]:
@@ -122,8 +126,12 @@ def stored_batches(connection: Connection, model_ids: Iterable[str]) -> dict[str
 
 
 def _require(connection: Connection, model_id: str) -> None:
-    if connection.scalar(select(metrics_model.c.id).where(metrics_model.c.model_id == model_id)) is None:
+    if not _exists(connection, model_id):
         raise UnknownModel(f"no model has the id {model_id!r}")
+
+
+def _exists(connection: Connection, model_id: str) -> bool:
+    return connection.scalar(select(metrics_model.c.id).where(metrics_model.c.model_id == model_id)) is not None
 
 
 def _lock(connection: Connection, model_id: str) -> None:
