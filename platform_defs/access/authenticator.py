@@ -15,7 +15,7 @@ from platform_defs.access.errors import AssertionRefused
 from platform_defs.access.keys import StoredKey, accept_key, find_key, parse_public_id
 from platform_defs.access.principal import Principal
 from platform_defs.access.tenants import Tenant, find_tenant
-from platform_defs.errors import StoreError
+from platform_defs.errors import StoreError, one_line
 from platform_defs.store.metadata import now
 
 log = logging.getLogger(__name__)
@@ -96,5 +96,5 @@ class Authenticator:
             self._delete_at = time.monotonic() + DELETE_INTERVAL_S
         try:
             delete_expired_ids(self._engine, self._clock())
-        except (StoreError, SQLAlchemyError):
-            log.warning("ids of expired assertions could not be removed; tried again in a minute", exc_info=True)
+        except (StoreError, SQLAlchemyError) as error:
+            log.warning("ids of expired assertions could not be removed; tried again in a minute: %s", one_line(error))

@@ -203,7 +203,8 @@ class Sender:
             log.info("webhook delivered", extra=fields)
         elif decision is not None and decision.status == DEAD:
             self._metrics.dead.inc()
-            log.warning("webhook given up", extra=fields | {"problem": result.error})
+            again = f"`platform webhooks redeliver {claimed.delivery_id}` sends it again"
+            log.warning("webhook given up; %s", again, extra=fields | {"problem": result.error})
         else:
             log.info("webhook attempt failed", extra=fields | {"problem": result.error})
 

@@ -28,7 +28,8 @@ from platform_defs.arrivals.executions.task_log import Task, TaskStatus, ended_t
 from platform_defs.arrivals.intake import Arrival, ArrivalOutcome, record_arrival
 from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT
 from platform_defs.arrivals.notify.subscriptions import references_of_teams
-from platform_defs.errors import PlatformError
+from platform_defs.errors import PlatformError, one_line
+from platform_defs.logs import SparseLog
 from platform_defs.settings import Settings
 from platform_defs.sources.named import Sources
 from platform_defs.webhooks.environment_names import why_foreign
@@ -72,6 +73,7 @@ class ArrivalService(Service):
         self._waiters: dict[int, list[_Waiter]] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._settled_at = 0.0
+        self._failures = SparseLog(log)
         self._closing = threading.Event()
         self._unreported = threading.Event()
         self._left_statements = threading.Event()
@@ -92,8 +94,8 @@ class ArrivalService(Service):
         try:
             codes = [tenant.code for tenant in list_tenants(self._engine)]
             references = references_of_teams(self._engine)
-        except (PlatformError, SQLAlchemyError):
-            log.warning("the references of subscriptions could not be checked", exc_info=True)
+        except (PlatformError, SQLAlchemyError) as error:
+            log.warning("the references of subscriptions could not be checked: %s", one_line(error))
             return
         for reference in references:
             if (reason := why_foreign(reference, codes)) is not None:
@@ -152,8 +154,8 @@ class ArrivalService(Service):
         while self._waiters:
             try:
                 found = await run_in_thread(self._look_up_tasks, seconds=RECORD_TIMEOUT_S, limiter=self._writers)
-            except (PlatformError, SQLAlchemyError, TimeoutError):
-                log.warning("the task log cannot be read; looking again", exc_info=True)
+            except (PlatformError, SQLAlchemyError, TimeoutError) as error:
+                self._failures.write(logging.WARNING, f"the task log cannot be read; looking again: {one_line(error)}")
                 found = {}
             for task_id, task in found.items():
                 for waiter in self._waiters.pop(task_id, []):
@@ -195,8 +197,8 @@ class ArrivalService(Service):
             self._left_statements.clear()
             try:
                 end_left_statements(self._engine, self._sources, datetime.now(UTC))
-            except (PlatformError, SQLAlchemyError):
-                log.warning("queries of closed executions are left to the sensor", exc_info=True)
+            except (PlatformError, SQLAlchemyError) as error:
+                log.warning("queries of closed executions are left to the sensor: %s", one_line(error))
 
     # -- reporting --------------------------------------------------------------------------------------------------
 
@@ -214,6 +216,6 @@ class ArrivalService(Service):
                 key = f"{ARRIVAL_REPORT}:{interval}"
                 rows.enqueue(self._engine, ARRIVAL_REPORT, {}, key=key, priority=REPORT_PRIORITY)
                 wake(self._home)
-            except (PlatformError, SQLAlchemyError):
-                log.warning("arrivals wait for the sensor to be reported", exc_info=True)
+            except (PlatformError, SQLAlchemyError) as error:
+                log.warning("arrivals wait for the sensor to be reported: %s", one_line(error))
             self._closing.wait(REPORT_EVERY_S)
