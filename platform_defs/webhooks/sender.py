@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
+from typing import NamedTuple
 
 import h11
 import httpx
@@ -46,6 +47,15 @@ PAGE = 200
 # pauses while nothing is due or the database does not answer, and while all threads or hosts are busy
 IDLE_S = 0.5
 BUSY_S = 0.05
+TRIES_WHEN_BEATEN = 20
+
+
+class _Begun(NamedTuple):
+    """Attempts that were started, and the pause until the next look; `is_beaten`: others were faster at all of them."""
+
+    attempts: list[Future[None]]
+    pause_s: float
+    is_beaten: bool = False
 
 
 class Sender:
@@ -81,21 +91,28 @@ class Sender:
     def send_due(self) -> int:
         """Makes every attempt that is due; returns their number when all have ended."""
         made: list[Future[None]] = []
+        beaten = 0
         while True:
-            started, _ = self._start_attempts()
-            made += started
+            begun = self._start_attempts()
+            made += begun.attempts
             unfinished = [attempt for attempt in made if not attempt.done()]
-            if not started and not unfinished:
-                return len(made)
-            if not started:
+            if begun.attempts:
+                continue
+            if unfinished:
                 wait(unfinished, return_when="FIRST_COMPLETED")
+            elif begun.is_beaten and beaten < TRIES_WHEN_BEATEN:
+                # another sender may have locked them only to look at them
+                beaten += 1
+                time.sleep(begun.pause_s)
+            else:
+                return len(made)
 
     def run(self, stop: threading.Event) -> None:
         """Sends until told to stop; while the database does not answer, the sender waits for it."""
         failures = SparseLog(log)
         while not stop.is_set():
             try:
-                _, pause = self._start_attempts()
+                pause = self._start_attempts().pause_s
             except (PlatformError, SQLAlchemyError) as error:
                 failures.write(logging.WARNING, f"webhooks wait for the database: {one_line(error)}")
                 pause = IDLE_S
@@ -109,19 +126,19 @@ class Sender:
         """Waits for the attempts that are under way; each has a time limit."""
         self._pool.shutdown(wait=True)
 
-    def _start_attempts(self) -> tuple[list[Future[None]], float]:
-        """Starts as many due attempts as there are free threads; returns them, and the pause until the next call."""
+    def _start_attempts(self) -> "_Begun":
+        """Starts as many due attempts as there are free threads."""
         moment = self._clock()
         # a read comes first, because on SQLite a claim blocks all other writers even if nothing is due
         due = read(self._engine, lambda connection: attempts.next_due(connection, moment))
         if due is None or due > moment:
-            return [], IDLE_S if due is None else min(IDLE_S, (due - moment).total_seconds())
+            return _Begun([], IDLE_S if due is None else min(IDLE_S, (due - moment).total_seconds()))
         with self._lock:
             under_way = dict(self._busy)
         free = THREADS - sum(under_way.values())
         ids = self._choose(moment, under_way, free) if free > 0 else []
         if not ids:
-            return [], BUSY_S
+            return _Begun([], BUSY_S)
         lease = f"{self._owner[:200]}/{uuid.uuid4().hex}"
         claimed = transact(
             self._engine,
@@ -129,7 +146,9 @@ class Sender:
         )
         with self._lock:
             self._busy.update(one.content.callback_url for one in claimed)
-        return [self._pool.submit(self._carry_out, one) for one in claimed], 0.0 if claimed else BUSY_S
+        if not claimed:
+            return _Begun([], BUSY_S, is_beaten=True)
+        return _Begun([self._pool.submit(self._carry_out, one) for one in claimed], 0.0)
 
     def _choose(self, moment: datetime, under_way: Mapping[str, int], limit: int) -> list[int]:
         """Due deliveries whose hosts have room; deliveries to busy hosts at the head of the queue are passed over."""

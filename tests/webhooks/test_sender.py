@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, select, update
 from sqlalchemy.engine import URL
 
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
-from platform_defs.store.tables.webhooks import metrics_webhook_subscription
+from platform_defs.store.tables.webhooks import metrics_webhook_delivery, metrics_webhook_subscription
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.attempts import AttemptResult, DeliveryDecision, decide_delivery
 from platform_defs.webhooks.deliveries import Message
@@ -177,6 +177,25 @@ def test_two_senders_never_make_the_same_attempt(engine: Engine, tmp_path: Path)
     assert sum(made) == 30
     assert len({request.id for request in receiver.received}) == len(receiver.received) == 30
     assert {delivery.status for delivery in deliveries.list_newest(engine)} == {"DELIVERED"}
+
+
+@pytest.mark.parametrize("engine", [pytest.param("mysql", marks=pytest.mark.needs("mysql"))], indirect=True)
+def test_what_another_sender_has_locked_for_a_moment_is_sent_all_the_same(engine: Engine, tmp_path: Path) -> None:
+    with_kpis(engine)
+    looks: list[datetime] = []
+
+    def clock() -> datetime:
+        looks.append(EVENT)
+        return EVENT
+
+    with receiving() as receiver, sending(engine, tmp_path, clock=clock) as sender, ThreadPoolExecutor(1) as pool:
+        subscribe(engine, tmp_path, receiver.url())
+        notify(engine)
+        with engine.begin() as connection:
+            connection.execute(select(metrics_webhook_delivery).with_for_update())
+            sent = pool.submit(sender.send_due)
+            until("a second look", lambda: len(looks) > 1 or sent.done())
+        assert sent.result(PATIENCE_S) == 1
 
 
 def test_a_sender_that_lost_its_lease_does_not_overrule_the_one_that_took_over(engine: Engine, tmp_path: Path) -> None:
