@@ -253,7 +253,8 @@ def _report_checks(instance: DagsterInstance, engine: Engine, now: datetime) -> 
         for spec in _specs(engine, now, operation):
             key = AssetCheckKey(asset_key(*_names(spec)), COMPLETE)
             found = open_windows(engine, *_names(spec), begins=spec.window.start)
-            outcome = complete_outcome(found, why_not_asked(engine, spec.provenance_code, spec.endpoint_name))
+            waits_for = why_not_asked(engine, spec.provenance_code, spec.endpoint_name)
+            outcome = complete_outcome(operation, found, waits_for)
             if not found and not window_states(engine, *_names(spec)):
                 continue  # nothing was ever begun
             if _shown_outcome(instance, key) != (outcome["passed"], outcome["description"]):

@@ -104,12 +104,12 @@ def complete_check(spec: Spec) -> AssetChecksDefinition:
         names = (spec.provenance_code, spec.endpoint_name, spec.operation)
         found = open_windows(database.engine, *names, begins=spec.window.start)
         waits_for = why_not_asked(database.engine, spec.provenance_code, spec.endpoint_name)
-        yield AssetCheckResult(**complete_outcome(found, waits_for))
+        yield AssetCheckResult(**complete_outcome(spec.operation, found, waits_for))
 
     return check
 
 
-def complete_outcome(found: Sequence[WindowState], waits_for: str | None) -> dict[str, Any]:
+def complete_outcome(operation: Operation, found: Sequence[WindowState], waits_for: str | None) -> dict[str, Any]:
     """What an evaluation of the check says; `waits_for` is what keeps the endpoint from being asked."""
     if not found:
         return {"passed": True, "description": "every window that was begun is complete", "metadata": {}}
@@ -118,17 +118,19 @@ def complete_outcome(found: Sequence[WindowState], waits_for: str | None) -> dic
     reasons = {state.plan_key: state.reason or "no error was recorded" for state in found[:20]}
     return {
         "passed": False,
-        "description": f"{count} not complete: {named}. {waits_for or _first_reason(found)}",
+        "description": f"{count} not complete: {named}. {waits_for or _first_reason(operation, found)}",
         "metadata": {"windows": len(found), "plans": reasons},
     }
 
 
-def _first_reason(found: Sequence[WindowState]) -> str:
+def _first_reason(operation: Operation, found: Sequence[WindowState]) -> str:
     """With what to do: each window's own reason is in the metadata."""
     reason = next((f"{state.reason}. " for state in found if state.reason), "")
     if all(state.status is PlanStatus.CANCELLED for state in found):
         return f"{reason}{BEGIN_ANEW}"
-    return f"{reason}Materialise it again; harvest windows are also tried again by themselves after 15 minutes."
+    if operation is Operation.BACKFILL:
+        return f"{reason}Materialise what failed and is missing: nothing else tries a backfill's window again."
+    return f"{reason}The planner tries it again after 15 minutes; materialising it tries it now."
 
 
 def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> AssetsDefinition:

@@ -11,6 +11,7 @@ from platform_defs.ingest.ledger.windows import PlanReport
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.model import Spec
 
+NOTHING_DUE = "no record of this bucket is stale, was made by other expressions or was asked for by a signal"
 _PLOT_WIDTH = 40
 _PLOT_ROWS = 50
 
@@ -27,7 +28,8 @@ def plan_metadata(
 ) -> dict[str, Any]:
     totals = report.totals
     found: dict[str, Any] = {
-        "dagster/row_count": totals.get("inserted", 0) + totals.get("updated", 0),
+        # what the window or bucket has, whether or not any of it is new
+        "dagster/row_count": sum(report.records_by_slice.values()),
         "records inserted": totals.get("inserted", 0),
         "records updated": totals.get("updated", 0),
         "records unchanged": totals.get("skipped", 0),
@@ -40,6 +42,8 @@ def plan_metadata(
         "plan": report.plan_key,
         "records per slice": MetadataValue.md(_plot(report.records_by_slice)),
     }
+    if report.window is None and not report.pages:
+        found["nothing to do"] = NOTHING_DUE
     if report.cuts:
         found["slices cut"] = "; ".join(report.cuts)
     if before is not None:

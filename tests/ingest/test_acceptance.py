@@ -8,13 +8,14 @@
 5.10.1   stock and budget, no task twice              planning/test_planner.py (many planners, full stock)
 5.10.2   batches are idempotent, 429 slows down       execution/test_executor.py (crashes), rate_gate/test_gate.py
 5.10.3   operations keep to their namespaces          cursors/test_cursors.py
-5.10.4   replay of any batch                          transport/test_replay.py
+5.10.4   replay of any batch, also a failed one       transport/test_replay.py
 5.10.5   planner and executor scale apart             here; execution/test_many_executors.py
 9.9      accuracy, recovery within one batch          execution/test_executor.py, demo/test_kill.py
 9.9      429 and 5xx: at least 95% succeed            here; demo/test_harvest.py
 9.9      throughput grows with executors              bench/ingest.py
 11.11    the same effect however often                execution/test_executor.py, demo/test_harvest.py
 11.11    windows, watermarks, which record wins       planning/, cursors/, execution/test_executor.py
+11.11    a batch and an error are told by their page  transport/test_replay.py
 """
 
 import os
@@ -32,7 +33,9 @@ from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.execution.replay import load_batch
 from platform_defs.ingest.planning.planner import plan_window
 from platform_defs.ingest.registry.loading import set_base_url
+from platform_defs.ingest.transport.http_source import rate_key, rate_policy
 from platform_defs.ingest.transport.requests import replay_request
+from platform_defs.rate_gate.gate import RateGate
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import (
     ing_plan,
@@ -123,3 +126,6 @@ def test_of_requests_to_a_source_in_trouble_nearly_all_succeed_in_the_end_and_th
     assert (statuses["429"], statuses["500"]) >= (2, 2)
     assert result.report.totals["retryCount"] == statuses["429"] + statuses["500"]
     assert result.report.totals["429Count"] == statuses["429"]
+    spec = harvester.compile(CODE, "works", Operation.HARVEST).spec
+    standing = RateGate(engine).standing(rate_key(spec), rate_policy(spec.rate, spec.retry))
+    assert standing.rate_per_s < spec.rate.refill_per_s / 2

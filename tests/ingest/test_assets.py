@@ -98,7 +98,13 @@ def test_a_window_is_materialised_with_its_counts_and_a_second_time_fetched_agai
     asked = len(source.requests)
     assert materialised(engine, SPEC, source, instance, "2026-01-01").success
     assert len(source.requests) == 2 * asked
-    assert len(instance.fetch_materializations(key, limit=10).records) == 2
+    [second, _] = instance.fetch_materializations(key, limit=10).records
+    assert second.asset_materialization is not None
+    metadata = second.asset_materialization.metadata
+    shown = {name: metadata[name].value for name in ("dagster/row_count", "records inserted")}
+    assert shown == {"dagster/row_count": 3, "records inserted": 0}, (
+        "the window has what it had, and nothing of it is new"
+    )
     assert all(row.reported_at is not None for row in rows_of(engine, ing_plan))
 
 
@@ -141,9 +147,15 @@ def test_of_many_windows_the_failed_one_fails_the_run_and_the_others_stay_materi
     messages = failure_of(result)
     assert "1 of 3 partitions are incomplete: 2026-01-02" in messages
     assert "The planner tries it again after 15 minutes; materialising it tries it now." in messages
-    outcome = complete_outcome(open_windows(engine, "made_up", "items", Operation.HARVEST), None)
+    found = open_windows(engine, "made_up", "items", Operation.HARVEST)
+    outcome = complete_outcome(Operation.HARVEST, found, None)
     assert not outcome["passed"]
     assert outcome["description"].startswith("1 window is not complete: 2026-01-02 00:00 (PARTIAL). the source says no")
+    assert outcome["description"].endswith(
+        "The planner tries it again after 15 minutes; materialising it tries it now."
+    )
+    told = complete_outcome(Operation.BACKFILL, found, None)["description"]
+    assert told.endswith("nothing else tries a backfill's window again.")
 
 
 def test_a_blocked_endpoint_is_named_with_what_to_do_by_the_run_and_the_check(
@@ -162,7 +174,8 @@ def test_a_blocked_endpoint_is_named_with_what_to_do_by_the_run_and_the_check(
     assert advice in second
     assert (len(rows_of(engine, ing_plan)), len(source.requests)) == (plans, asked), "nothing was planned or asked"
     found = open_windows(engine, "made_up", "items", Operation.HARVEST)
-    assert advice in complete_outcome(found, why_not_asked(engine, "made_up", "items"))["description"]
+    outcome = complete_outcome(Operation.HARVEST, found, why_not_asked(engine, "made_up", "items"))
+    assert advice in outcome["description"]
 
 
 def test_the_run_of_a_window_that_somebody_cancels_fails_and_says_so(engine: Engine, instance: DagsterInstance) -> None:
@@ -185,7 +198,9 @@ def test_an_update_bucket_is_materialised_and_an_endpoint_without_ids_has_none(
     assert SPEC.search is not None
     spec = replace(spec, detail=replace(SPEC.search, endpoint_name="by_id"))
     assert materialised(engine, spec, MemorySource(spec.pagination, []), instance, "3").success
-    assert set(records_of(instance, AssetKey(["ingest", "made_up", "items", "update"]))) == {"3"}
+    [bucket] = records_of(instance, AssetKey(["ingest", "made_up", "items", "update"])).items()
+    assert bucket[0] == "3"
+    assert bucket[1].metadata["nothing to do"].value.startswith("no record of this bucket is stale")
 
 
 @pytest.mark.parametrize(("hours", "keys"), [(24, ["2026-01-01", "2026-01-02"]), (6, ["2026-01-01T00:00"])])

@@ -77,7 +77,7 @@ def test_a_cancelled_window_ends_after_its_page_and_is_begun_anew_when_somebody_
 
     found = open_windows(engine, *NAMES)
     assert [(state.window, state.reason) for state in found] == [(GRID.window(0), SAID), (GRID.window(1), SAID)]
-    outcome = complete_outcome(found, None)
+    outcome = complete_outcome(Operation.HARVEST, found, None)
     assert not outcome["passed"]
     assert outcome["description"].endswith(
         f"{SAID}. It stays cancelled until somebody materialises it, which begins it anew."

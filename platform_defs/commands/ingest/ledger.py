@@ -165,9 +165,10 @@ def cancel(
 @click.argument("run_id", type=int)
 @click.argument("batch_no", type=int)
 def replay(run_id: int, batch_no: int) -> None:
-    """Rebuild the request of a stored batch from its plan's snapshot. Sends and writes nothing.
+    """Rebuild the request of a batch from its plan's snapshot. Sends and writes nothing.
 
-    Exit code 0 only if the request is the one that was sent.
+    The batch after a failed run's last one is the page at which it failed: "same" is then null, because nothing was
+    kept of its request. Exit code 1 if the request is not the one that was sent.
     """
     from platform_defs.ingest.execution.replay import load_batch
     from platform_defs.ingest.transport.requests import replay_request
@@ -179,15 +180,18 @@ def replay(run_id: int, batch_no: int) -> None:
         "same": found.is_same,
         "request": found.rebuilt,
         "position": context.position.as_json(),
-        "exprHash": context.batch.expr_hash,
+        "exprHash": context.expr_hash,
         "specFingerprint": context.spec_fingerprint,
         "sliceSignature": context.slice_signature,
-        "stats": context.batch.stats,
     }
-    if not found.is_same:
+    if context.batch is None:
+        fields["error"] = context.error
+    else:
+        fields["stats"] = context.batch.stats
+    if found.is_same is False:
         fields["stored"] = found.stored
     click.echo(json.dumps(fields, indent=2, ensure_ascii=False))
-    if not found.is_same:
+    if found.is_same is False:
         raise click.exceptions.Exit(1)
 
 

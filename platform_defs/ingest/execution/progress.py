@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row, select
 
 from platform_defs.ingest.codes import ErrorLevel, Operation, PaginationType, RepeatedToken, RunStatus
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.pages import PagePosition, first_position
 from platform_defs.ingest.spec.model import PaginationSpec, Spec
 from platform_defs.ingest.spec.snapshot import instant_text
+from platform_defs.store.tables.ingest import ing_task_run
 
 # How often one run fetches a slice from its start: because the source forgot its token, or lists fewer items than it
 # counts.
@@ -55,6 +56,14 @@ class LastRun:
     status: RunStatus
     # the number of its last batch, if it ended right after that one: no page was asked for that was not committed
     stopped_after: int | None = None
+
+
+def last_run_before(connection: Connection, task_id: int, attempt_no: int) -> LastRun:
+    """How the attempt before this one ended; there is one if the task has a batch that this one did not commit."""
+    run = ing_task_run.c
+    earlier = select(run.status_code, run.checkpoint).where(run.task_id == task_id, run.attempt_no < attempt_no)
+    ended = connection.execute(earlier.order_by(run.attempt_no.desc()).limit(1)).one()
+    return LastRun(RunStatus(ended.status_code), (ended.checkpoint or {}).get("afterBatch"))
 
 
 def resume(

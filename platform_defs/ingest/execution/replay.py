@@ -1,5 +1,7 @@
 """The black box: rebuilds the request of a batch from its plan's snapshot alone, and says whether it is the same one.
 
+The page at which a run failed has no batch; its request is rebuilt too, and there is nothing to compare it with.
+
 Nothing is sent and nothing is written. What the Registry says today has no part in it.
 """
 
@@ -8,24 +10,30 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, select
 
-from platform_defs.ingest.codes import Operation
+from platform_defs.ingest.codes import Operation, RunStatus
 from platform_defs.ingest.errors import IngestError
 from platform_defs.ingest.execution.page_fetching import detail_names, search_names
 from platform_defs.ingest.execution.pages import PagePosition, first_position
+from platform_defs.ingest.execution.progress import last_run_before, resume
 from platform_defs.ingest.planning.planner import plan_spec
 from platform_defs.ingest.planning.slices import ids_of, window_of
 from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.spec.snapshot import instant_of
 from platform_defs.store.engine import read
-from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task_run_batch
+from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run, ing_task_run_batch
 
 
 @dataclass(frozen=True)
 class BatchContext:
-    """A stored batch with everything that its request was made of."""
+    """A batch with everything that its request was made of."""
 
-    batch: Row[Any]
+    # as it was stored; None for the page at which its run failed
+    batch: Row[Any] | None
+    # why that page failed
+    error: str | None
+    expr_hash: str
     spec: Spec
     spec_fingerprint: str
     slice_signature: str
@@ -51,31 +59,66 @@ def _load(connection: Connection, run_id: int, batch_no: int) -> BatchContext:
     table = ing_task_run_batch.c
     found = select(ing_task_run_batch).where(table.run_id == run_id, table.batch_no == batch_no)
     batch = connection.execute(found).one_or_none()
+    owner = select(ing_task_run, ing_task.c.slice_id, ing_task.c.plan_id, ing_task.c.expr_hash)
+    run = connection.execute(
+        owner.join(ing_task, ing_task.c.id == ing_task_run.c.task_id).where(ing_task_run.c.id == run_id)
+    ).one_or_none()
+    if run is None:
+        raise IngestError(f"there is no run {run_id}")
+    plan = connection.execute(select(ing_plan).where(ing_plan.c.id == run.plan_id)).one()
+    piece = connection.execute(select(ing_plan_slice).where(ing_plan_slice.c.id == run.slice_id)).one()
+    spec = plan_spec(plan)
     if batch is None:
-        raise IngestError(f"run {run_id} has no batch {batch_no}")
-    plan = connection.execute(select(ing_plan).where(ing_plan.c.id == batch.plan_id)).one()
-    piece = connection.execute(select(ing_plan_slice).where(ing_plan_slice.c.id == batch.slice_id)).one()
+        position = _failed_position(connection, run, batch_no, spec, piece.slice_spec)
+    else:
+        position = _position(connection, batch, piece.slice_spec)
     return BatchContext(
         batch,
-        plan_spec(plan),
+        run.error if batch is None else None,
+        run.expr_hash,
+        spec,
         plan.spec_fingerprint,
         piece.slice_signature_hash,
         piece.slice_spec,
-        _position(connection, batch, piece.slice_spec),
-        batch.committed_at,
+        position,
+        run.finished_at if batch is None else _asked_at(batch),
     )
+
+
+def _asked_at(batch: Row[Any]) -> datetime:
+    """When the request was made, for templates with a time; older batches know only when they were committed."""
+    noted: str | None = batch.request_digest.get("at")
+    return batch.committed_at if noted is None else instant_of(noted)
 
 
 def _position(connection: Connection, batch: Row[Any], slice_spec: Mapping[str, Any]) -> PagePosition:
     """Where the batch before this one said that the slice goes on; the slice's own beginning for the first."""
-    table = ing_task_run_batch.c
-    before = (
-        select(ing_task_run_batch.c.stats)
-        .where(table.task_id == batch.task_id, table.id < batch.id)
-        .order_by(table.id.desc())
-        .limit(1)
-    )
-    stats = connection.execute(before).scalar_one_or_none()
-    if stats is None or stats["pass"] != batch.stats["pass"] or stats["nextHint"] is None:
+    before = _last_batch(connection, batch.task_id, ing_task_run_batch.c.id < batch.id)
+    if before is None or before.stats["pass"] != batch.stats["pass"] or before.stats["nextHint"] is None:
         return first_position(slice_spec)
-    return PagePosition.from_json(stats["nextHint"])
+    return PagePosition.from_json(before.stats["nextHint"])
+
+
+def _failed_position(
+    connection: Connection, run: Row[Any], batch_no: int, spec: Spec, slice_spec: Mapping[str, Any]
+) -> PagePosition:
+    """Where the run stood when it failed: after its last batch, or where it began, as it had found that itself."""
+    mine = _last_batch(connection, run.task_id, ing_task_run_batch.c.run_id == run.id)
+    last = mine or _last_batch(connection, run.task_id, ing_task_run_batch.c.run_id < run.id)
+    if run.status_code != RunStatus.FAILED or batch_no != (0 if last is None else last.batch_no) + 1:
+        raise IngestError(f"run {run.id} has no batch {batch_no}")
+    if mine is None:
+        before = None if last is None else last_run_before(connection, run.task_id, run.attempt_no)
+        position = resume(spec.pagination, slice_spec, last, run.started_at, last_run=before).position
+    else:
+        hint = mine.stats["nextHint"]
+        position = None if hint is None else PagePosition.from_json(hint)
+    if position is None:
+        raise IngestError(f"run {run.id} failed after its last page: there is no request to rebuild")
+    return position
+
+
+def _last_batch(connection: Connection, task_id: int, which: ColumnElement[bool]) -> Row[Any] | None:
+    table = ing_task_run_batch.c
+    query = select(ing_task_run_batch).where(table.task_id == task_id, which).order_by(table.id.desc()).limit(1)
+    return connection.execute(query).one_or_none()

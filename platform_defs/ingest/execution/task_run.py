@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select
 
-from platform_defs.ingest.codes import Operation, RunStatus, TaskStatus
+from platform_defs.ingest.codes import Operation, TaskStatus
 from platform_defs.ingest.errors import LeaseLost, ResponseError
 from platform_defs.ingest.execution.early_ends import (
     PageSize,
@@ -35,6 +35,7 @@ from platform_defs.ingest.execution.progress import (
     LastRun,
     Progress,
     begin_again,
+    last_run_before,
     missing_items,
     moved_items,
     refuse_repeated_page,
@@ -47,7 +48,7 @@ from platform_defs.ingest.execution.splitting import split_task
 from platform_defs.ingest.execution.task_ends import Clock, TaskEnds
 from platform_defs.ingest.planning.slices import ids_of, split_slice
 from platform_defs.store.engine import read, transact
-from platform_defs.store.tables.ingest import ing_plan_slice, ing_task_run, ing_task_run_batch
+from platform_defs.store.tables.ingest import ing_plan_slice, ing_task_run_batch
 
 # A source's word for a page token that it no longer knows; the slice then begins again from its window.
 EXPIRED_TOKEN = "TOKEN_EXPIRED"
@@ -127,16 +128,13 @@ class TaskRun:
         return status
 
     def _load(self, connection: Connection) -> tuple[Row[Any], Row[Any] | None, LastRun | None]:
-        batch, run = ing_task_run_batch.c, ing_task_run.c
+        batch = ing_task_run_batch.c
         mine = select(ing_plan_slice).where(ing_plan_slice.c.id == self.leased.slice_id)
         last = select(ing_task_run_batch).where(batch.task_id == self.leased.task_id).order_by(batch.id.desc()).limit(1)
         batch_row = connection.execute(last).one_or_none()
         if batch_row is None:
             return connection.execute(mine).one(), None, None
-        before = (run.task_id == self.leased.task_id) & (run.attempt_no < self.leased.attempt_no)
-        runs = select(run.status_code, run.checkpoint).where(before).order_by(run.attempt_no.desc()).limit(1)
-        ended = connection.execute(runs).one()
-        last_run = LastRun(RunStatus(ended.status_code), (ended.checkpoint or {}).get("afterBatch"))
+        last_run = last_run_before(connection, self.leased.task_id, self.leased.attempt_no)
         return connection.execute(mine).one(), batch_row, last_run
 
     def _begin_again_or_note(self, slice_spec: Mapping[str, Any], progress: Progress, reason: str) -> Progress:

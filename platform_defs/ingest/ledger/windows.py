@@ -153,10 +153,16 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
         select(batch.stats, batch.record_count, piece.slice_no)
         .join(ing_plan_slice, piece.id == batch.slice_id)
         .where(batch.plan_id == plan_id, batch.status_code == BatchStatus.SUCCEEDED)
+        .order_by(batch.id)
     ).all()
     totals: dict[str, int] = {}
     records: dict[int, int] = {}
+    passes: dict[int, int] = {}
     for row in batches:
+        pass_no = (row.stats or {}).get("pass", 1)
+        if pass_no != passes.setdefault(row.slice_no, pass_no):
+            # the slice was begun again from its start: the same records came once more
+            passes[row.slice_no], records[row.slice_no] = pass_no, 0
         records[row.slice_no] = records.get(row.slice_no, 0) + row.record_count
         for name, value in _numbers(row.stats):
             totals[name] = totals.get(name, 0) + value

@@ -59,7 +59,7 @@ class HttpSource:
     ) -> Fetched:
         (compiled, passage), now = self._calls[id(call)], self._now()
         request = compiled.request(names, now) if url is None else compiled.next_page(url, names, now)
-        digest, body = request_digest(request), _BodyReader(call)
+        digest, body = request_digest(request, now), _BodyReader(call)
         try:
             exchange = self._door.send(request, replace(passage, judge=body.judge, cancel=cancel))
         except DoorError as error:

@@ -22,6 +22,7 @@ from platform_defs.ingest.codes import ErrorLevel, Location, Operation
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.replay import BatchContext
 from platform_defs.ingest.spec.model import CallSpec, RequestParam, Spec
+from platform_defs.ingest.spec.snapshot import instant_text
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
@@ -98,10 +99,11 @@ class CompiledCall:
         return httpx.Request(self.call.http.method, url, headers=headers)
 
 
-def request_digest(request: httpx.Request) -> dict[str, Any]:
-    """What the black box keeps of a request, taken before its credential is added."""
+def request_digest(request: httpx.Request, at: datetime) -> dict[str, Any]:
+    """What the black box keeps of a request that was made `at` this time, before its credential is added."""
     body = request.content
     return {
+        "at": instant_text(at),
         "method": request.method,
         "url": _without_query(str(request.url)),
         "query": [[name, value[:500]] for name, value in request.url.params.multi_items()],
@@ -141,21 +143,24 @@ def _field(param: RequestParam) -> Field:
 class Replay:
     """A batch's request made anew, beside what the black box kept of the original."""
 
-    stored: Mapping[str, Any]
+    # None for a page that failed
+    stored: Mapping[str, Any] | None
     rebuilt: Mapping[str, Any]
     context: BatchContext
 
     @property
-    def is_same(self) -> bool:
-        return dict(self.stored) == dict(self.rebuilt)
+    def is_same(self) -> bool | None:
+        """None where there is nothing to compare with; batches from before the time was kept are compared without."""
+        return None if self.stored is None else all(self.rebuilt[name] == kept for name, kept in self.stored.items())
 
 
 def replay_request(context: BatchContext) -> Replay:
-    """Renders the request of a stored batch from its snapshot; sends nothing."""
+    """Renders the request of a batch from its snapshot; sends nothing."""
     spec = context.spec
     call = spec.detail if spec.operation is Operation.UPDATE else spec.search
     assert call is not None, "the plan was made for an endpoint that can be asked so"
     compiled, names = CompiledCall.of(call, spec), context.names
     url, asked_at = context.position.url, context.asked_at
     request = compiled.request(names, asked_at) if url is None else compiled.next_page(url, names, asked_at)
-    return Replay(context.batch.request_digest, request_digest(request), context)
+    stored = None if context.batch is None else context.batch.request_digest
+    return Replay(stored, request_digest(request, asked_at), context)

@@ -8,16 +8,16 @@ import pytest
 from sqlalchemy import Engine
 
 from platform_defs.http_door.door import Door
-from platform_defs.ingest.codes import Operation, PaginationType, PlanStatus, RepeatedToken
+from platform_defs.ingest.codes import Location, Operation, PaginationType, PlanStatus, RepeatedToken
 from platform_defs.ingest.errors import IngestError
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.execution.replay import load_batch
 from platform_defs.ingest.planning.slices import Estimate
-from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.spec.model import RequestParam, Spec
 from platform_defs.ingest.transport.http_source import HttpSource
-from platform_defs.ingest.transport.requests import replay_request
+from platform_defs.ingest.transport.requests import replay_request, request_digest
 from platform_defs.rate_gate.gate import RateGate
-from platform_defs.store.tables.ingest import ing_task_run_batch
+from platform_defs.store.tables.ingest import ing_task_run, ing_task_run_batch
 from tests.ingest.execution.memory_source import MemorySource, item
 from tests.ingest.execution.test_executor import DAY, asked_again
 from tests.ingest.planning.test_planner import NOW, SPEC, plan, rows_of
@@ -55,7 +55,7 @@ def test_the_request_of_every_batch_is_rebuilt_as_it_was_sent(engine: Engine, ki
     for batch in batches:
         replay = replay_request(load_batch(engine, batch.run_id, batch.batch_no))
         assert replay.is_same, (replay.stored, replay.rebuilt)
-        assert replay.context.batch.expr_hash == batch.expr_hash
+        assert replay.context.expr_hash == batch.expr_hash
     assert len(rows_of(engine, ing_task_run_batch)) == 3, "nothing was written"
 
 
@@ -74,6 +74,48 @@ def test_an_update_is_rebuilt_with_its_ids(engine: Engine) -> None:
     assert load_batch(engine, second.run_id, 2).names["ids"] == ["b"]
 
 
-def test_a_batch_that_does_not_exist_is_said_so(engine: Engine) -> None:
-    with pytest.raises(IngestError, match="run 7 has no batch 3"):
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_the_page_at_which_a_run_failed_is_rebuilt_too(engine: Engine, fails_at: int) -> None:
+    spec = quick(replace(SPEC, pagination=replace(SPEC.pagination, page_size=2, total_path=None)))
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        full = {"items": [item(number, DAY.start) for number in range(2)]}
+        return httpx.Response(400) if len(sent) == fails_at else httpx.Response(200, json=full)
+
+    planned = plan(engine, spec, DAY, Estimate())
+    with Door(RateGate(engine), transport=httpx.MockTransport(answer)) as door:
+        executor = Executor(engine, lambda found: HttpSource(found, door, engine, now=lambda: NOW), clock=lambda: NOW)
+        assert executor.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.PARTIAL}
+    [run] = rows_of(engine, ing_task_run)
+    replay = replay_request(load_batch(engine, run.id, fails_at))
+    assert replay.rebuilt == request_digest(sent[-1], NOW) | {"headers": replay.rebuilt["headers"]}
+    assert (replay.is_same, replay.context.batch) == (None, None), "nothing was kept of it"
+    assert replay.context.error is not None
+    assert "status 400" in replay.context.error
+    with pytest.raises(IngestError, match=f"run {run.id} has no batch {fails_at + 1}"):
+        load_batch(engine, run.id, fails_at + 1)
+
+
+def test_a_request_with_a_time_in_it_is_rebuilt_with_the_time_at_which_it_was_sent(engine: Engine) -> None:
+    assert SPEC.search is not None
+    stamp = RequestParam("asked", "asked", Location.QUERY, expr="${now()}")
+    spec = quick(replace(SPEC, search=replace(SPEC.search, params=(*SPEC.search.params, stamp))))
+    planned = plan(engine, spec, DAY, Estimate())
+    with Door(RateGate(engine), transport=served(spec, [{"items": [], "total": 0}])) as door:
+        # the page is committed later than it was asked for
+        earlier = NOW - timedelta(seconds=3)
+        executor = Executor(
+            engine, lambda found: HttpSource(found, door, engine, now=lambda: earlier), clock=lambda: NOW
+        )
+        assert executor.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+    [batch] = rows_of(engine, ing_task_run_batch)
+    replay = replay_request(load_batch(engine, batch.run_id, 1))
+    assert dict(replay.rebuilt["query"])["asked"].startswith(f"{earlier:%FT%T}")
+    assert replay.is_same, (replay.stored, replay.rebuilt)
+
+
+def test_a_run_that_does_not_exist_is_said_so(engine: Engine) -> None:
+    with pytest.raises(IngestError, match="there is no run 7"):
         load_batch(engine, 7, 3)
