@@ -1,12 +1,11 @@
 """What clients see of a cold start: MySQL, Neo4j and API start anew, and 64 clients post as soon as /readyz is ready.
 
 Run it as `python -m bench.lineage_cold [--seconds 15]` after `make services`, whose programs it starts in a folder of
-its own. Aim: no 503. Then Neo4j is restarted under load, and the clients' refusals until it is back are counted.
+its own. Aim: no 503.
 """
 
 import argparse
 import os
-import threading
 import time
 
 import httpx
@@ -40,15 +39,6 @@ def report(seconds: float) -> None:
                 print(f"  ready after              {time.monotonic() - began:8.1f} s")
                 answered, refused = count_refused(api.url, place.key, load, CLIENTS, seconds)
                 print(f"  {CLIENTS} clients, {seconds:g} s         {answered:8} answers, {refused} not 201   (aim: 0)")
-                restart = threading.Thread(target=lambda: (servers.stop("neo4j"), servers.start()))
-                restart.start()
-                began = time.monotonic()
-                lost = 0
-                while restart.is_alive() or refused:
-                    answered, refused = count_refused(api.url, place.key, load, CLIENTS, 1)
-                    lost += refused
-                print(f"  Neo4j restarted: taken again after {time.monotonic() - began:.1f} s, {lost} times refused")
-                restart.join()
 
 
 def main() -> None:

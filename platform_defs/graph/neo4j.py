@@ -35,6 +35,8 @@ SCHEMA_TIMEOUT_S = 60
 REHEARSAL_TIMEOUT_S = 60
 # of two processes that create the same constraint at once, one gets this error in spite of IF NOT EXISTS
 _SCHEMA_RACE = "AlreadyExists"
+# the server answers, but not the database in it
+_NOT_STARTED = "DatabaseUnavailable"
 _TIMED_OUT = ("TransactionTimedOut", "TransactionTimedOutClientConfiguration", "LockClientStopped", "Terminated")
 
 
@@ -143,6 +145,8 @@ class Neo4jGraph:
         except (ServiceUnavailable, SessionExpired, OSError) as error:
             raise GraphLost(f"{self._name} does not answer: {_server_message(error)}") from error
         except (TransientError, ConnectionAcquisitionTimeoutError) as error:
+            if isinstance(error, Neo4jError) and (error.code or "").endswith(_NOT_STARTED):
+                raise GraphLost(f"{self._name} has not started or is stopping: {_server_message(error)}") from error
             raise GraphUnavailable(f"{self._name} does not answer: {_server_message(error)}") from error
         except DriverError as error:
             raise GraphError(f"{self._name}: {_server_message(error)}") from error

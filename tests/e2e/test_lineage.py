@@ -307,9 +307,13 @@ def send_all(
     at: dict[int, Callable[[Sent], None]],
     *,
     clients: int = CLIENTS,
+    pauses: bool = True,
     patience_s: float = 4 * PATIENCE_S,
 ) -> Sent:
-    """Every event until it is answered 201, as a client that retries does; `at` acts after so many were accepted."""
+    """Every event until it is answered 201, as a client that retries does; `at` acts after so many were accepted.
+
+    pauses: clients wait as they are told before they send again.
+    """
     sent = Sent()
     waiting = list(reversed(events))
     actions = dict(at)
@@ -329,7 +333,7 @@ def send_all(
         assert answer.status_code in (201, 503), answer.text
         if answer.status_code == 503:
             sent.refused += 1
-            return float(answer.headers["Retry-After"])
+            return float(answer.headers["Retry-After"]) if pauses else 0.0
         sent.accepted += 1
         if action := actions.pop(sent.accepted, None):
             await asyncio.to_thread(action, sent)

@@ -17,6 +17,7 @@ from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.sink.raw_events import EventKey
 from platform_defs.lineage.sink.sink import Sink
+from platform_defs.lineage.sink.store_health import StoreHealth
 from platform_defs.lineage.sink.symlinks import EventNames
 from platform_defs.lineage.version import Version
 from tests.waiting import until
@@ -69,7 +70,8 @@ def prepared(tenant: int, name: str, *, facts: int = 1) -> PreparedEvent:
 
 def open_sink(*committers: Groups, limits: Limits = LIMITS) -> Sink:
     metrics = SinkMetrics(CollectorRegistry())
-    return Sink(committers, limits, TokenBuckets(0, 1), metrics, rebuild=lambda tenant: None, ping=lambda: None)
+    health = StoreHealth({}, limits.deadline_s)
+    return Sink(committers, limits, TokenBuckets(0, 1), metrics, health=health, rebuild=lambda tenant: None)
 
 
 def submit(sink: Sink, *events: PreparedEvent) -> asyncio.Task[list[Answer]]:

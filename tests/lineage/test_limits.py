@@ -1,7 +1,6 @@
-"""Token buckets and the breaker, with a clock that the tests set."""
+"""Token buckets, with a clock that the tests set."""
 
 from platform_defs.lineage.sink.limits import TokenBuckets
-from platform_defs.lineage.sink.store_health import Breaker
 
 
 class Clock:
@@ -25,17 +24,3 @@ def test_a_tenant_gets_its_burst_and_then_its_rate() -> None:
 
 def test_a_rate_of_zero_is_no_limit() -> None:
     assert all(TokenBuckets(rate=0, burst=1).take(1) for _ in range(10))
-
-
-def test_the_breaker_is_open_for_a_moment_after_a_failure_and_while_a_write_hangs() -> None:
-    clock = Clock()
-    breaker = Breaker(pause_s=1, clock=clock)
-    breaker.trip()
-    assert breaker.is_open
-    clock.now += 1.1
-    assert not breaker.is_open
-    breaker.hang(True)
-    clock.now += 60
-    assert breaker.is_open
-    breaker.hang(False)
-    assert not breaker.is_open

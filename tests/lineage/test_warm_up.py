@@ -2,7 +2,8 @@
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,10 +19,12 @@ from platform_defs.graph.errors import GraphLost
 from platform_defs.graph.model import Node
 from platform_defs.graph.neo4j import Neo4jGraph
 from platform_defs.graph.neo4j_store import Neo4jStore
+from platform_defs.lineage.sink import commit
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.warm_up import ROUNDS, is_warm, warm_up
-from tests.api.serving import serve_api
-from tests.e2e.cut import cable
+from platform_defs.store.errors import StoreUnavailable
+from tests.api.serving import Api, serve_api
+from tests.e2e.cut import Cable, cable
 from tests.graph.conftest import UNHURRIED, random_tenant
 from tests.lineage_events import run_event
 from tests.needs import require
@@ -107,12 +110,38 @@ def test_a_store_is_warm_when_it_is_fast_or_does_not_become_faster(took: list[fl
     assert len(took) < ROUNDS
 
 
-@pytest.mark.needs("neo4j")
-def test_a_graph_that_was_gone_is_warmed_up_before_it_gets_events_again(
-    migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rehearsed = threading.Event()
-    held = threading.Event()
+@dataclass
+class Lost:
+    """An API whose connection to Neo4j can be cut, and whose next warm-up begins but does not end before it may."""
+
+    api: Api
+    line: Cable
+    key: str
+    rehearsed: threading.Event
+    held: threading.Event
+
+    def post(self) -> int:
+        headers = {"Authorization": f"Bearer {self.key}"}
+        return self.api.client.post("/api/openlineage", json=run_event(), headers=headers).status_code
+
+    def is_warm(self) -> bool:
+        return bool(self.api.client.get("/readyz").json().get("error", "") != "lineage: the graph is warming up")
+
+    def check_that_events_wait_for_a_warm_graph(self) -> None:
+        """Once it is connected again."""
+        until("the graph to be rehearsed", self.rehearsed.is_set)
+        # the server answers again, but it may be cold
+        self.api.app.state.graph.ping()
+        assert self.post() == 503
+        assert not self.is_warm()
+        self.held.set()
+        until("events to be taken again", lambda: self.post() == 201)
+        until("the process to be ready", self.is_warm)
+
+
+@pytest.fixture
+def lost(migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch) -> Iterator[Lost]:
+    rehearsed, held = threading.Event(), threading.Event()
 
     def hold(graph: Any, *, stop: Callable[[], bool]) -> bool:
         rehearsed.set()
@@ -128,29 +157,38 @@ def test_a_graph_that_was_gone_is_warmed_up_before_it_gets_events_again(
     with cable(str(place.hostname), place.port or 7687) as line:
         url = f"{place.scheme}://127.0.0.1:{line.port}"
         with serve_api(engine, graph_url=url, lineage_deadline_s=20.0) as api:
-
-            def post() -> int:
-                headers = {"Authorization": f"Bearer {key}"}
-                return api.client.post("/api/openlineage", json=run_event(), headers=headers).status_code
-
-            def ready() -> bool:
-                return api.client.get("/readyz").json().get("error", "") != "lineage: the graph is warming up"
-
-            until("the first warm-up to end", ready)
-            assert post() == 201
+            found = Lost(api, line, key, rehearsed, held)
+            until("the first warm-up to end", found.is_warm)
+            assert found.post() == 201
             monkeypatch.setattr(warmth, "warm_up", hold)
-            line.cut()
-            assert post() == 503
-            line.mend()
-            until("the graph to be rehearsed", rehearsed.is_set)
-            # the server answers again, but it may be cold
-            api.app.state.graph.ping()
-            assert post() == 503
-            assert not ready()
-            held.set()
-            until("events to be taken again", lambda: post() == 201)
-            until("the process to be ready", ready)
+            yield found
             api.app.state.graph.for_tenant(tenant.id).clear()
+
+
+@pytest.mark.needs("neo4j")
+def test_a_graph_that_was_gone_is_warmed_up_before_it_gets_events_again(lost: Lost) -> None:
+    lost.line.cut()
+    assert lost.post() == 503
+    lost.line.mend()
+    lost.check_that_events_wait_for_a_warm_graph()
+
+
+@pytest.mark.needs("neo4j")
+def test_a_graph_that_was_gone_while_the_database_was_away_is_warmed_up_too(
+    lost: Lost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then no event gets as far as the graph, and only a ping finds that it is gone."""
+
+    def away(*arguments: Any, **options: Any) -> Any:
+        raise StoreUnavailable("the database does not answer")
+
+    lost.line.cut()
+    with monkeypatch.context() as outage:
+        outage.setattr(commit, "transact", away)
+        assert lost.post() == 503
+        until("the graph to be missed", lambda: lost.api.app.state.lineage.warmth() != "ok")
+    lost.line.mend()
+    lost.check_that_events_wait_for_a_warm_graph()
 
 
 class AwayAtFirst:

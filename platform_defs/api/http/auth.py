@@ -1,5 +1,6 @@
 """Authentication: turns a request's API key or gateway assertion into a principal, before its body is read."""
 
+import asyncio
 import ipaddress
 import time
 from collections.abc import Callable, Mapping
@@ -20,8 +21,10 @@ from platform_defs.store.errors import StoreUnavailable
 # Common lineage clients give up after 5 s: a caller must learn sooner that the database does not answer.
 LOOKUP_TIMEOUT_S = 3.0
 LOOKUP_THREADS = 16
-# For so long after a lookup without an answer, further callers get 503 at once. Then one of them tries a lookup.
+# For so long after a lookup without an answer, further callers get 503 without one. Then one of them tries a lookup.
 SILENCE_S = 1.0
+# They are held so long before that: callers that ask again without a pause must not keep this process busy.
+HOLD_S = 1.0
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="platform"'}
 
 SECURITY_SCHEMES: Mapping[str, Any] = {
@@ -55,6 +58,8 @@ class RequestAuthentication:
                 )
             key = _key_from_headers(request.headers)
             known = authenticator.cached_principal(key)
+            if known is None and self._is_silent:
+                known = authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S)
             if known is not None:
                 return known
             try:
@@ -69,20 +74,25 @@ class RequestAuthentication:
         except TimeoutError:
             raise ApiError(503, "the database does not answer; try again", headers={"Retry-After": "1"}) from None
 
+    @property
+    def _is_silent(self) -> bool:
+        return self._database_silent and time.monotonic() < self._next_lookup_at
+
     async def _look_up(self, lookup: Callable[[], Principal]) -> Principal:
         """Runs the lookup in a thread; raises TimeoutError if the database does not answer, or did not a moment ago."""
-        now = time.monotonic()
-        if self._database_silent:
-            if now < self._next_lookup_at:
+        if self._is_silent:
+            await asyncio.sleep(HOLD_S)
+            if self._is_silent:
                 raise TimeoutError
-            self._next_lookup_at = now + LOOKUP_TIMEOUT_S + SILENCE_S
+        if self._database_silent:
+            self._next_lookup_at = time.monotonic() + LOOKUP_TIMEOUT_S + SILENCE_S
         try:
             principal = await run_in_thread(lookup, seconds=LOOKUP_TIMEOUT_S, limiter=self._limiter)
-        except TimeoutError:
+        except (TimeoutError, StoreUnavailable):
             self._database_silent = True
             self._next_lookup_at = time.monotonic() + SILENCE_S
             raise
-        except (KeyRefused, StoreUnavailable):
+        except KeyRefused:
             self._database_silent = False
             raise
         self._database_silent = False

@@ -1,6 +1,7 @@
 """Reads a request body: bounded after decompression, gzip by header or by magic bytes, strict JSON."""
 
 import asyncio
+import contextlib
 import json
 import math
 import zlib
@@ -39,13 +40,13 @@ async def read_body(request: Request, limit: int) -> bytes:
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
             if declared.isdecimal() and int(declared) > limit:
-                await _discard(request, MAX_DISCARDED)
+                await discard_body(request)
                 raise _too_large(limit)
             try:
                 return await _read(request, limit, gzipped=encoding in ("gzip", "x-gzip"), sniff=encoding == "")
             except ApiError as error:
                 if error.status == 413:
-                    await _discard(request, MAX_DISCARDED)
+                    await discard_body(request)
                 raise
     except TimeoutError:
         raise ApiError(
@@ -75,15 +76,16 @@ def parse_json(body: bytes) -> Any:
     return value
 
 
-async def _discard(request: Request, limit: int) -> None:
-    """Reads the rest of a body that is too large: a client that is still sending would not see the answer."""
-    try:
-        async for chunk in request.stream():
-            limit -= len(chunk)
-            if limit < 0:
-                return
-    except RuntimeError:
-        return  # Starlette says so that the body has been read to its end already
+async def discard_body(request: Request) -> None:
+    """Reads the rest of a body that is refused: a client that is still sending would not see the answer."""
+    left = MAX_DISCARDED
+    # Starlette raises a RuntimeError if the body has been read to its end already
+    with contextlib.suppress(RuntimeError, TimeoutError):
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            async for chunk in request.stream():
+                left -= len(chunk)
+                if left < 0:
+                    return
 
 
 async def _read(request: Request, limit: int, *, gzipped: bool, sniff: bool) -> bytes:

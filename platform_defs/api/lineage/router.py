@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from platform_defs.access.principal import Principal
 from platform_defs.api.http.auth import RequiresScope, openapi_security
-from platform_defs.api.http.bodies import parse_json, read_body
+from platform_defs.api.http.bodies import discard_body, parse_json, read_body
 from platform_defs.api.http.errors import ApiError, status_name
 from platform_defs.api.http.threads import run_in_thread
 from platform_defs.api.lineage.service import MAX_LETTERS, LineageService
@@ -21,8 +21,9 @@ from platform_defs.errors import PlatformError
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import IntakeResult
-from platform_defs.lineage.sink.answers import RATE_LIMITED, STORE_DOWN, TOO_LATE, Answer, outcome_label
+from platform_defs.lineage.sink.answers import RATE_LIMITED, TOO_LATE, Answer, outcome_label, store_down
 from platform_defs.lineage.sink.commit import is_store_unavailable
+from platform_defs.lineage.sink.store_health import DATABASE
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,9 @@ async def post_event(
     principal: Annotated[Principal, Depends(_authorized)],
 ) -> JSONResponse:
     service: LineageService = request.app.state.lineage
+    if not await service.health.wait_for_return(received + service.deadline_s):
+        await discard_body(request)
+        return _single_response(_count_refusal(service, principal, service.health.refusal))
     spent = time.monotonic() - received
     body = await read_body(request, request.app.state.settings.body_limit)
     until = time.monotonic() + service.deadline_s - spent
@@ -139,7 +143,7 @@ def _prepare(service: LineageService, principal: Principal, payload: Any) -> Int
     except (PlatformError, SQLAlchemyError) as error:
         if not is_store_unavailable(error):
             raise
-        return STORE_DOWN
+        return store_down([DATABASE])
     if result.prepared.ahead:
         service.metrics.events_ahead.labels(str(result.prepared.tenant.id)).inc()
         log.warning(

@@ -20,6 +20,7 @@ from platform_defs.api.lineage.warmth import Warmth
 from platform_defs.api.system import Service
 from platform_defs.errors import PlatformError
 from platform_defs.graph.embedded import EmbeddedGraph
+from platform_defs.graph.errors import GraphLost
 from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
 from platform_defs.graph.open import open_graph
 from platform_defs.graph.port import Graph
@@ -31,6 +32,7 @@ from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, Para
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.sink import Sink
+from platform_defs.lineage.sink.store_health import DATABASE, GRAPH, StoreHealth
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small
 from platform_defs.settings import Settings
 from platform_defs.store.engine import Patience, open_engine, server_packet_limit, transact
@@ -93,14 +95,16 @@ class LineageService(Service):
         if isinstance(self._graph, Neo4jGraph):
             self.metrics.watch_graph_pool(self._graph)
         self.buckets = TokenBuckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
+        self.health = StoreHealth(
+            {DATABASE: self._ping_database, GRAPH: self._ping_graph}, deadline, lambda: not self._warmth.is_lost
+        )
         self.sink = Sink(
             committers,
             _limits(settings, engine),
             self.buckets,
             self.metrics,
+            health=self.health,
             rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
-            ping=self._ping,
-            is_back=lambda: not self._warmth.is_lost,
         )
 
     def warmth(self) -> str:
@@ -120,10 +124,17 @@ class LineageService(Service):
         except (PlatformError, SQLAlchemyError):
             log.warning("%d refused events could not be kept", len(refusals), exc_info=True)
 
-    def _ping(self) -> None:
-        """Raises if a store does not answer. It uses a write transaction, which a locked SQLite file does not grant."""
+    def _ping_database(self) -> None:
+        """Raises if it does not answer. It uses a write transaction, which a locked SQLite file does not grant."""
         transact(self._engine, lambda connection: connection.execute(text("SELECT 1")), attempts=1)
-        self._graph.ping()
+
+    def _ping_graph(self) -> None:
+        try:
+            self._graph.ping()
+        except GraphLost:
+            # While the database is away no event gets as far as the graph, whose server may be restarted meanwhile.
+            self._warmth.lose()
+            raise
 
     def close(self) -> None:
         self._warmth.close()

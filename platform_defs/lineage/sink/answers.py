@@ -1,5 +1,6 @@
 """What the sink answers for one event: accepted, refused, or not stored for now."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.exc import DataError, IntegrityError
@@ -32,9 +33,15 @@ class Answer:
 ACCEPTED = Answer(201, "accepted")
 RATE_LIMITED = Answer(503, "rate_limited", "this tenant sends more events than it may; send again later")
 QUEUE_FULL = Answer(503, "unavailable", "too many events wait already; send again later")
-STORE_DOWN = Answer(503, "unavailable", "a store does not answer; send again later")
+WARMING_UP = Answer(503, "unavailable", "the graph was away and is being warmed up; send again later")
 TOO_SLOW = Answer(503, "unavailable", "a store takes too long for this event; send it again later")
 TOO_LATE = Answer(503, "unavailable", "the event could not be stored in time; send it again")
+
+
+def store_down(stores: Sequence[str] = ()) -> Answer:
+    """The answer while these stores are away."""
+    subject = " and ".join(stores) or "a store"
+    return Answer(503, "unavailable", f"{subject} {'do' if len(stores) > 1 else 'does'} not answer; send again later")
 
 
 def answer_for_error(error: Exception) -> Answer:

@@ -17,12 +17,12 @@ from platform_defs.lineage.sink.answers import (
     ACCEPTED,
     QUEUE_FULL,
     RATE_LIMITED,
-    STORE_DOWN,
     TOO_LATE,
     TOO_SLOW,
     Answer,
     answer_for_error,
     outcome_label,
+    store_down,
 )
 from platform_defs.lineage.sink.commit import Committer, is_store_unavailable
 from platform_defs.lineage.sink.fair_queue import Entry
@@ -30,7 +30,7 @@ from platform_defs.lineage.sink.lanes import Lane, Lanes
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pending import PreparedEvent
-from platform_defs.lineage.sink.store_health import Breaker, SlowEvents, StoreHealth
+from platform_defs.lineage.sink.store_health import SlowEvents, StoreHealth
 
 log = logging.getLogger(__name__)
 
@@ -50,20 +50,15 @@ class Sink:
         buckets: TokenBuckets,
         metrics: SinkMetrics,
         *,
+        health: StoreHealth,
         rebuild: Callable[[int], None],
-        ping: Callable[[], None],
-        is_back: Callable[[], bool] = lambda: True,
-        breaker: Breaker | None = None,
     ) -> None:
         self._lanes = Lanes(committers)
         self._limits = limits
         self._buckets = buckets
         self._metrics = metrics
         self._rebuild = rebuild
-        self._health = StoreHealth(ping, limits.deadline_s, breaker)
-        self._breaker = self._health.breaker
-        # False while a store that was gone is not yet fast enough to take events
-        self._is_back = is_back
+        self._health = health
         self._slow = SlowEvents()
         self._held_events = 0
         self._held_bytes = 0
@@ -71,7 +66,7 @@ class Sink:
         self._room = asyncio.Event()
         self._rebuilders = ThreadPoolExecutor(1, thread_name_prefix="lineage-rebuild")
         self._rebuilding: set[asyncio.Task[None]] = set()
-        metrics.breaker_open.set_function(lambda: float(self._breaker.is_open))
+        metrics.breaker_open.set_function(lambda: float(health.is_away))
         metrics.queue_events.set_function(lambda: self._held_events)
         metrics.queue_bytes.set_function(lambda: self._held_bytes)
 
@@ -125,8 +120,8 @@ class Sink:
         limits = self._limits
         if event.size > limits.group_bytes:
             return Answer(413, "payload_too_large", f"expected an event of at most {limits.group_bytes} bytes")
-        if self._breaker.is_open or not self._is_back():
-            return STORE_DOWN
+        if self._health.is_away:
+            return self._health.refusal
         if self._held_events >= limits.queue_events or self._held_bytes + event.size > max(
             limits.queue_bytes, event.size
         ):
@@ -213,10 +208,8 @@ class Sink:
                 log.warning("a store takes too long for a group of %d events", len(group), exc_info=error)
                 await self._write_without_slow_events(lane, group)
             elif is_store_unavailable(error):
-                # one line: while a store is away this is said every second
-                log.warning("a store does not take a group of %d events: %s", len(group), one_line(error))
-                self._breaker.trip()
-                _answer_all(group, STORE_DOWN)
+                self._health.lose(error)
+                _answer_all(group, self._health.refusal)
             elif len(group) > 1:
                 middle = len(group) // 2
                 await self._write(lane, group[:middle])
@@ -224,7 +217,7 @@ class Sink:
             else:
                 await self._refuse(lane, group[0], error)
             return
-        self._breaker.close()
+        self._health.find()
         _answer_all([entry for entry in group if entry.event.tenant.id not in committed.rebuild], ACCEPTED)
         for tenant_id in sorted(committed.rebuild):
             entries = [entry for entry in group if entry.event.tenant.id == tenant_id]
@@ -263,7 +256,7 @@ class Sink:
             await asyncio.get_running_loop().run_in_executor(self._rebuilders, self._rebuild, tenant_id)
         except Exception:
             log.warning("the graph of tenant %d could not be rebuilt; the recovery will", tenant_id, exc_info=True)
-            _answer_all(entries, STORE_DOWN)
+            _answer_all(entries, store_down())
             return
         _answer_all(entries, ACCEPTED)
 

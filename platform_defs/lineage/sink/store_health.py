@@ -1,101 +1,167 @@
-"""Health of the two stores: tells a store that hangs from an event that alone takes too long.
+"""Health of the two stores: tells a store that is away from an event that alone takes too long.
 
-A store that hangs opens the breaker, so that new requests are refused at once. An event that alone takes too long, on
-stores that still answer a ping, is set apart instead: it must not make all other requests fail.
+While a store is away new requests are refused, and only pings ask whether it is back. An event that alone takes too
+long, on stores that still answer a ping, is set apart instead: it must not make all other requests fail.
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from platform_defs.errors import GraphError, one_line
+from platform_defs.lineage.sink.answers import WARMING_UP, Answer, store_down
 from platform_defs.lineage.sink.limits import Clock
 from platform_defs.lineage.sink.raw_events import EventKey
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
+DATABASE, GRAPH = "the database", "the graph"
 # Both are shares of the request's deadline: a write that takes longer than SLOW_SHARE is slow, and a store that needs
-# longer than PING_SHARE to answer a ping counts as down.
+# longer than PING_SHARE to answer a ping counts as away.
 SLOW_SHARE, PING_SHARE = 1 / 2, 1 / 4
-# seconds between two pings of a store that is down
+# After a failed write events are refused for so long, even if the store answers a ping: its disk may be full.
+PAUSE_S = 1.0
+# seconds between two pings of a store that is away, and between two lines of the log that say so
 PING_AGAIN_S = 0.2
+LOGGED_EVERY_S = 30.0
+# A request that meets a store which is away waits so long for its return. Clients that send again without a pause would
+# otherwise keep this process so busy with refusing them that a store which is back is not warmed up for minutes.
+HOLD_S = 1.0
+LOOK_S = 0.05
+# More requests than this do not wait, but are refused at once.
+MAX_HELD = 1000
 # An event that is too slow even alone is not tried again for this long. With Neo4j the recovery, which has more time,
 # may bring it into the graph before that.
 SLOW_PAUSE_S = 30.0
 MAX_SLOW_EVENTS = 1000
 
 
-class Breaker:
-    """Open while a store is known to be down: for a moment after a failed write, and while a write hangs."""
-
-    def __init__(self, pause_s: float = 1.0, clock: Clock = time.monotonic) -> None:
-        self._pause = pause_s
-        self._clock = clock
-        self._until = 0.0
-        self._hanging = 0
-
-    @property
-    def is_open(self) -> bool:
-        return self._hanging > 0 or self._clock() < self._until
-
-    def trip(self) -> None:
-        self._until = self._clock() + self._pause
-
-    def hang(self, hanging: bool) -> None:
-        """Several writes may hang at once; each that begins to hang also ends it."""
-        self._hanging += 1 if hanging else -1
-
-    def close(self) -> None:
-        self._until = 0.0
-
-
 class StoreHealth:
-    """Pings the stores when a write takes long, and keeps the breaker. Belongs to one event loop."""
+    """Knows whether a store is away: from a write that fails or hangs until both stores answer a ping.
 
-    def __init__(self, ping: Callable[[], None], deadline_s: float, breaker: Breaker | None = None) -> None:
-        self.breaker = breaker or Breaker()
-        self._ping = ping
+    Belongs to one event loop. is_warm: False while a graph that was away is not yet fast enough to take events.
+    """
+
+    def __init__(
+        self, pings: Mapping[str, Callable[[], None]], deadline_s: float, is_warm: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._stores = {name: _Store(ping) for name, ping in pings.items()}
         self._deadline_s = deadline_s
-        self._pingers = ThreadPoolExecutor(1, thread_name_prefix="lineage-ping")
-        self._ping_under_way: asyncio.Future[bool] | None = None
+        self._is_warm = is_warm
+        self._away: frozenset[str] = frozenset()
+        # for each write that hangs, the stores that answered no ping
+        self._hanging: list[frozenset[str]] = []
+        self._held = 0
+        self._waiting_for_answers: asyncio.Task[None] | None = None
         self._waiting_for_return: asyncio.Task[None] | None = None
 
+    @property
+    def is_away(self) -> bool:
+        return bool(self._away or self._hanging) or not self._is_warm()
+
+    @property
+    def refusal(self) -> Answer:
+        """Says what is away."""
+        silent = self._away.union(*self._hanging)
+        return store_down(sorted(silent)) if silent or self._is_warm() else WARMING_UP
+
     def close(self) -> None:
-        self._pingers.shutdown(wait=False)
+        for store in self._stores.values():
+            store.close()
+
+    def lose(self, error: Exception) -> None:
+        """A write has failed: no event is taken until both stores answer."""
+        self._away |= {GRAPH if isinstance(error, GraphError) else DATABASE}
+        if self._waiting_for_answers is None or self._waiting_for_answers.done():
+            log.warning("%s: events are refused until it is back: %s", _names(self._away), one_line(error))
+            self._waiting_for_answers = asyncio.create_task(self._wait_for_answers())
+
+    def find(self) -> None:
+        """A write has succeeded, so both stores are there."""
+        if self._away and self._waiting_for_answers is not None:
+            self._waiting_for_answers.cancel()
+            self._away = frozenset()
+
+    async def wait_for_return(self, until: float) -> bool:
+        """Whether events are taken. While a store is away the caller waits for a moment, at most until that time."""
+        if not self.is_away:
+            return True
+        if self._held >= MAX_HELD:
+            return False
+        if self._waiting_for_return is None or self._waiting_for_return.done():
+            self._waiting_for_return = asyncio.create_task(self._look_for_return())
+        self._held += 1
+        try:
+            await asyncio.wait({self._waiting_for_return}, timeout=max(0.0, min(HOLD_S, until - time.monotonic())))
+        finally:
+            self._held -= 1
+        return not self.is_away
 
     async def watch(self, write: asyncio.Future[T]) -> T:
-        """The result of a write. While it hangs on a store that answers no ping, the breaker is open."""
+        """The result of a write. While it hangs on a store that answers no ping, no event is taken."""
         done, _ = await asyncio.wait({write}, timeout=self._deadline_s * SLOW_SHARE)
-        hangs = not done and not await self._stores_answer() and not write.done()
-        if hangs:
-            self.breaker.hang(True)
+        silent = frozenset() if done else await self._find_silent()
+        if not silent or write.done():
+            return await write
+        self._hanging.append(silent)
         try:
-            result = await write
-        except Exception:
-            if hangs:
-                self._waiting_for_return = asyncio.create_task(self._close_breaker_on_return())
+            return await write
+        except Exception as error:
+            self.lose(error)
             raise
-        if hangs:
-            self.breaker.hang(False)
-        return result
+        finally:
+            self._hanging.remove(silent)
 
     async def is_event_too_slow(self, began: float) -> bool:
-        """Whether the write that began then failed because its events take long, not because a store is down."""
+        """Whether the write that began then failed because its events take long, not because a store is away."""
         slow = time.monotonic() - began >= self._deadline_s * SLOW_SHARE
-        return slow and not self.breaker.is_open and await self._stores_answer()
+        return slow and not self.is_away and not await self._find_silent()
 
-    async def _close_breaker_on_return(self) -> None:
-        while not await self._stores_answer():
+    async def _wait_for_answers(self) -> None:
+        began = logged_at = time.monotonic()
+        await asyncio.sleep(PAUSE_S)
+        while silent := await self._find_silent():
+            self._away = silent
+            if time.monotonic() - logged_at >= LOGGED_EVERY_S:
+                logged_at = time.monotonic()
+                log.warning("%s for %.0f s: events are refused", _names(silent), logged_at - began)
             await asyncio.sleep(PING_AGAIN_S)
-        self.breaker.hang(False)
+        self._away = frozenset()
+        log.info("the stores answer again after %.0f s", time.monotonic() - began)
 
-    async def _stores_answer(self) -> bool:
-        """Whether both stores answer a ping in time. While an earlier ping is under way, no other one is sent."""
-        if self._ping_under_way is None or self._ping_under_way.done():
-            self._ping_under_way = asyncio.get_running_loop().run_in_executor(self._pingers, self._ping_succeeds)
-        done, _ = await asyncio.wait({self._ping_under_way}, timeout=self._deadline_s * PING_SHARE)
-        return bool(done) and self._ping_under_way.result()
+    async def _look_for_return(self) -> None:
+        while self.is_away:
+            await asyncio.sleep(LOOK_S)
+
+    async def _find_silent(self) -> frozenset[str]:
+        """The stores that do not answer a ping in time."""
+        stores = self._stores.items()
+        answers = await asyncio.gather(*(store.answers(self._deadline_s * PING_SHARE) for _, store in stores))
+        return frozenset(name for (name, _), answer in zip(stores, answers, strict=True) if not answer)
+
+
+class _Store:
+    """Is pinged by a thread of its own, because a store that hangs keeps the thread."""
+
+    def __init__(self, ping: Callable[[], None]) -> None:
+        self._ping = ping
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lineage-ping")
+        self._under_way: asyncio.Future[bool] | None = None
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False)
+
+    async def answers(self, seconds: float) -> bool:
+        """While an earlier ping is under way, no other one is sent."""
+        if self._under_way is None or self._under_way.done():
+            self._under_way = asyncio.get_running_loop().run_in_executor(self._thread, self._ping_succeeds)
+        done, _ = await asyncio.wait({self._under_way}, timeout=seconds)
+        return bool(done) and self._under_way.result()
 
     def _ping_succeeds(self) -> bool:
         try:
@@ -103,6 +169,11 @@ class StoreHealth:
         except Exception:
             return False
         return True
+
+
+def _names(stores: Iterable[str]) -> str:
+    """For the log."""
+    return store_down(sorted(stores)).message.partition(";")[0]
 
 
 class SlowEvents:

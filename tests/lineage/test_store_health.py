@@ -1,0 +1,188 @@
+"""Which stores are away, what is said of them, and who waits for their return."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from platform_defs.graph.errors import GraphUnavailable
+from platform_defs.lineage.sink import store_health
+from platform_defs.lineage.sink.answers import WARMING_UP, Answer
+from platform_defs.lineage.sink.store_health import DATABASE, GRAPH, StoreHealth
+from platform_defs.store.errors import StoreUnavailable
+from tests.waiting import PATIENCE_S
+
+LOST_GRAPH, LOST_DATABASE = GraphUnavailable("no answer"), StoreUnavailable("no answer")
+
+
+class Store:
+    """Answers a ping unless it is away."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.pings = 0
+
+    def __call__(self) -> None:
+        self.pings += 1
+        if self.away:
+            raise ConnectionError
+
+
+class Stores:
+    def __init__(self) -> None:
+        self.database, self.graph = Store(), Store()
+        self.warm = True
+
+    def health(self, deadline_s: float = PATIENCE_S) -> StoreHealth:
+        return StoreHealth({DATABASE: self.database, GRAPH: self.graph}, deadline_s, lambda: self.warm)
+
+
+@pytest.fixture
+def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
+    monkeypatch.setattr(store_health, "PAUSE_S", 0.001)
+    monkeypatch.setattr(store_health, "PING_AGAIN_S", 0.001)
+    monkeypatch.setattr(store_health, "LOOK_S", 0.001)
+    return Stores()
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, PATIENCE_S))
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def wait(health: StoreHealth) -> bool:
+    return await health.wait_for_return(time.monotonic() + PATIENCE_S)
+
+
+def test_a_lost_store_is_away_until_both_answer_a_ping_and_is_named(stores: Stores) -> None:
+    async def work() -> None:
+        health = stores.health()
+        assert not health.is_away
+        stores.graph.away = stores.database.away = True
+        health.lose(LOST_GRAPH)
+        assert health.refusal == Answer(503, "unavailable", "the graph does not answer; send again later")
+        both = "the database and the graph do not answer; send again later"
+        await eventually(lambda: health.refusal.message == both)
+        stores.graph.away = False
+        await eventually(lambda: health.refusal.message == "the database does not answer; send again later")
+        assert health.is_away
+        stores.database.away = False
+        await eventually(lambda: not health.is_away)
+
+    run(work())
+
+
+def test_nobody_but_the_pings_asks_a_store_that_is_away_however_many_requests_come(stores: Stores) -> None:
+    async def work() -> None:
+        health = stores.health()
+        stores.database.away = True
+        health.lose(LOST_DATABASE)
+        held = [asyncio.create_task(wait(health)) for _ in range(10)]
+        await eventually(lambda: stores.database.pings > 3)
+        assert not any(one.done() for one in held)
+        stores.database.away = False
+        assert all(await asyncio.gather(*held))
+
+    run(work())
+
+
+def test_a_request_does_not_wait_longer_than_a_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_health, "HOLD_S", 0.01)
+
+    async def work() -> None:
+        health = stores.health()
+        stores.database.away = True
+        health.lose(LOST_DATABASE)
+        assert not await wait(health)
+
+    run(work())
+
+
+def test_requests_beyond_a_number_do_not_wait(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_health, "HOLD_S", PATIENCE_S)
+    monkeypatch.setattr(store_health, "MAX_HELD", 2)
+
+    async def work() -> None:
+        health = stores.health()
+        stores.database.away = True
+        health.lose(LOST_DATABASE)
+        held = [asyncio.create_task(wait(health)) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert not await wait(health)
+        stores.database.away = False
+        assert await asyncio.gather(*held) == [True, True]
+
+    run(work())
+
+
+def test_a_graph_that_is_back_is_away_until_it_is_warm(stores: Stores) -> None:
+    async def work() -> None:
+        health = stores.health()
+        stores.warm = False
+        assert health.is_away
+        assert health.refusal == WARMING_UP
+        waiting = asyncio.create_task(wait(health))
+        stores.warm = True
+        assert await waiting
+
+    run(work())
+
+
+def test_a_store_that_fails_although_it_answers_is_left_alone_for_a_moment(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk may be full."""
+    monkeypatch.setattr(store_health, "PAUSE_S", PATIENCE_S)
+
+    async def work() -> None:
+        health = stores.health()
+        health.lose(LOST_DATABASE)
+        await asyncio.sleep(0.01)
+        assert health.is_away
+        health.find()
+        assert not health.is_away
+
+    run(work())
+
+
+def test_while_a_write_hangs_on_a_silent_store_no_event_is_taken(stores: Stores) -> None:
+    async def work() -> None:
+        health = stores.health(deadline_s=0.01)
+        stores.graph.away = True
+        write: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        watching = asyncio.create_task(health.watch(write))
+        await eventually(lambda: health.is_away)
+        assert health.refusal.message == "the graph does not answer; send again later"
+        write.set_result(7)
+        assert await watching == 7
+        assert not health.is_away
+
+    run(work())
+
+
+def test_a_ping_that_hangs_is_no_answer_and_no_other_one_is_sent(stores: Stores) -> None:
+    release = threading.Event()
+    pings = 0
+
+    def hang() -> None:
+        nonlocal pings
+        pings += 1
+        release.wait(PATIENCE_S)
+
+    async def work() -> None:
+        health = StoreHealth({DATABASE: hang, GRAPH: stores.graph}, 0.01)
+        health.lose(LOST_DATABASE)
+        await eventually(lambda: stores.graph.pings > 3)
+        assert health.is_away
+        assert pings == 1
+        release.set()
+        await eventually(lambda: not health.is_away)
+
+    run(work())
