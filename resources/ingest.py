@@ -8,8 +8,10 @@ from pydantic import Field
 
 from platform_defs.ingest.execution.executor import utc_now
 from platform_defs.ingest.materialisation import IngestEnvironment
+from platform_defs.ingest.opening import thresholds_of
 from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.ingest.transport.http_source import HttpSource
+from platform_defs.settings import Settings
 from resources.database import DatabaseResource
 from resources.http import HttpResource
 
@@ -32,4 +34,5 @@ class IngestResource(ConfigurableResource["IngestResource"]):
                 ),
                 open_source=lambda spec: HttpSource(spec, door, engine),
                 threads=self.threads,
+                thresholds=thresholds_of(Settings.load()),
             )

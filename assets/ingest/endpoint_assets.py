@@ -24,7 +24,6 @@ from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import IngestError
 from platform_defs.ingest.execution.blocks import why_not_asked
-from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.ledger.reports import mark_reported
 from platform_defs.ingest.ledger.windows import WindowState, open_windows
 from platform_defs.ingest.materialisation import (
@@ -85,7 +84,6 @@ def bucket_asset(compiled: CompiledSpec) -> AssetsDefinition | None:
                 spec.endpoint_name,
                 int(key),
                 _trigger(context, [key]),
-                executor=_interruptible(environment),
             )
             _tell(context, environment, spec, result)
             results.append(result)
@@ -187,7 +185,6 @@ def _fetch_windows(
         windows,
         _trigger(context, keys),
         on_result=lambda result: _tell(context, environment, spec, result),
-        executor=_interruptible(environment),
     )
 
 
@@ -217,7 +214,3 @@ def _trigger(context: AssetExecutionContext, keys: Sequence[str]) -> TriggerCont
         scheduler_log_id=context.run_id,
         params={"partitions": list(keys)},
     )
-
-
-def _interruptible(environment: IngestEnvironment) -> Executor:
-    return Executor(environment.engine, environment.open_source, threads=environment.threads)

@@ -2,7 +2,6 @@
 
 from dagster import OpExecutionContext, job, op
 
-from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from resources.database import DatabaseResource
 from resources.http import HttpResource
@@ -13,7 +12,7 @@ from resources.ingest import IngestResource
 def drain_tasks(context: OpExecutionContext, ingest: IngestResource) -> None:
     """Works on every task that is due, whoever planned it; windows that it completes are reported by a sensor."""
     with ingest.opened() as environment:
-        ended = Executor(environment.engine, environment.open_source, threads=environment.threads).drain_everything()
+        ended = environment.executor().drain_everything()
     context.log.info(f"{ended} tasks ended" if ended else "nothing to do: no task is due")
     context.add_output_metadata({"tasks": ended})
 

@@ -5,7 +5,7 @@ executor uses, so that others may help, and so that what a dead run left is cont
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import Engine, select
@@ -15,6 +15,7 @@ from platform_defs.ingest.cursors.operations import read_plan_cursor
 from platform_defs.ingest.errors import EndpointBlocked, PlanError, SpecError
 from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor, OpenSource, utc_now
+from platform_defs.ingest.execution.health import HealthWatch, Thresholds
 from platform_defs.ingest.execution.leases import LeasedTask
 from platform_defs.ingest.ledger.windows import PlanReport, plan_report
 from platform_defs.ingest.planning.history import estimate_from_history
@@ -39,6 +40,11 @@ class IngestEnvironment:
     open_source: OpenSource
     clock: Callable[[], datetime] = utc_now
     threads: int = 4
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+    def executor(self) -> Executor:
+        watch = HealthWatch(self.thresholds)
+        return Executor(self.engine, self.open_source, threads=self.threads, watch=watch)
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,7 @@ def _too_early(
 def _drain(
     environment: IngestEnvironment, plan_ids: Sequence[int], tell: Callable[[int], None], executor: Executor | None
 ) -> None:
-    working = executor or Executor(environment.engine, environment.open_source, threads=environment.threads)
+    working = executor or environment.executor()
     working.clock = environment.clock
     told: set[int] = set()
 

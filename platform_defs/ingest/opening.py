@@ -7,11 +7,22 @@ from sqlalchemy import Engine
 
 from platform_defs.http_door.door import Door
 from platform_defs.ingest.execution.executor import utc_now
+from platform_defs.ingest.execution.health import Thresholds
 from platform_defs.ingest.materialisation import IngestEnvironment
 from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.ingest.transport.http_source import HttpSource
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.table import open_gate_engine
+from platform_defs.settings import Settings
+
+
+def thresholds_of(settings: Settings) -> Thresholds:
+    return Thresholds(
+        settings.ingest_most_429,
+        settings.ingest_most_errors,
+        settings.ingest_slow_page_s,
+        settings.ingest_slow_database_s,
+    )
 
 
 @contextmanager
@@ -25,6 +36,7 @@ def open_environment(engine: Engine, threads: int) -> Iterator[IngestEnvironment
                 compile=lambda code, endpoint, op: compile_spec(engine, code, endpoint, op, now=utc_now()),
                 open_source=lambda spec: HttpSource(spec, door, engine),
                 threads=threads,
+                thresholds=thresholds_of(Settings.load()),
             )
     finally:
         gate_engine.dispose()

@@ -37,6 +37,18 @@ class SystemSettings(Topic):
         le=MAX_DAYS,
         description="Days that batches of ended ingest plans and events of cursors are kept; 0 means for ever",
     )
+    ingest_most_429: float = Field(
+        0.05, gt=0, le=1, description="Share of requests answered 429 above which fewer slices of an endpoint run"
+    )
+    ingest_most_errors: float = Field(
+        0.02, gt=0, le=1, description="Share of requests that fail above which fewer slices of an endpoint run"
+    )
+    ingest_slow_page_s: float = Field(
+        3.0, gt=0, le=3600, description="Seconds of a page on average above which fewer slices of an endpoint run"
+    )
+    ingest_slow_database_s: float = Field(
+        0.2, gt=0, le=3600, description="Seconds that pages wait for the database above which fewer slices run"
+    )
     chain_retention_days: int = Field(
         90, ge=0, le=MAX_DAYS, description="Days that ended runs of chains and their audit are kept; 0 means for ever"
     )

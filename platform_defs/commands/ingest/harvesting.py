@@ -16,7 +16,7 @@ from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import PlanError, SpecError
 from platform_defs.ingest.execution.blocks import why_not_asked
-from platform_defs.ingest.execution.executor import Executor, utc_now
+from platform_defs.ingest.execution.executor import utc_now
 from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
@@ -97,7 +97,7 @@ def run(
 def execute(threads: int, once: bool) -> None:
     """Work on tasks that are due. One executor among others, until SIGTERM or Ctrl-C."""
     with _open_environment(threads) as environment:
-        executor = Executor(environment.engine, environment.open_source, threads=threads)
+        executor = environment.executor()
         for number in (signals.SIGTERM, signals.SIGINT):
             signals.signal(number, lambda *_: executor.cancel.set())
         if once:
@@ -129,7 +129,7 @@ def _fetch(
     bucket: int | None,
     as_json: bool,
 ) -> list[PartitionResult]:
-    executor = Executor(environment.engine, environment.open_source, threads=environment.threads)
+    executor = environment.executor()
     _stop_on_signals(executor.cancel)
     names = (spec.provenance_code, spec.endpoint_name)
     if spec.operation is Operation.UPDATE:

@@ -138,8 +138,9 @@ class Executor:
     on_end: Callable[[LeasedTask, TaskStatus | None], None] = lambda leased, status: None
     name: str = field(default_factory=executor_name)
     cancel: threading.Event = field(default_factory=threading.Event)
+    # hears how sources and database fare
+    watch: HealthWatch = field(default_factory=HealthWatch)
     _snapshots: dict[int, tuple[CompiledSnapshot, Source]] = field(default_factory=dict, init=False)
-    _watch: HealthWatch = field(default_factory=HealthWatch, init=False)
     _limits: Mapping[Partition, int] = field(default_factory=dict, init=False)
     _look_at_limits: float = field(default=0.0, init=False)
 
@@ -240,7 +241,7 @@ class Executor:
     def _do_less(self) -> None:
         """Lets fewer slices of partitions with trouble run from now on."""
         now = self.clock()
-        for partition, (trouble, full) in self._watch.troubles(now).items():
+        for partition, (trouble, full) in self.watch.troubles(now).items():
             if limit := lower_limit(self.engine, partition, trouble, full=full, now=now):
                 _log.warning("%s", limit)
                 self._look_at_limits = 0.0
@@ -274,7 +275,7 @@ class Executor:
     def _execute(self, leased: LeasedTask, stop: threading.Event) -> TaskStatus | None:
         try:
             snapshot, source = self._snapshot(leased.plan_id)
-            ends = TaskEnds(self.engine, snapshot, leased, self.clock, self._watch)
+            ends = TaskEnds(self.engine, snapshot, leased, self.clock, self.watch)
             return TaskRun(self.engine, source, snapshot, leased, self.clock, stop, ends).execute()
         except (StoreUnavailable, LeaseLost) as error:
             # nothing can be written now: the lease runs out, and the task is tried again

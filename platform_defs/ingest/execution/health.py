@@ -19,17 +19,24 @@ from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_partition_limit
 from platform_defs.store.upsert import upsert
 
-# The seed's thresholds (5.7), over this time.
 LOOK_BACK = timedelta(minutes=5)
-MOST_429_SHARE = 0.05
-MOST_ERROR_SHARE = 0.02
-SLOW_PAGE_MS = 3000
 # One complaint, one error or one slow page is no trouble yet.
 FEWEST = 3
 # How long fewer slices run at a time, counted from the last trouble, and how soon there may be fewer still.
 HOLDS_FOR = timedelta(minutes=5)
 LOWER_AGAIN_AFTER = timedelta(minutes=1)
 _BUCKET = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What counts as trouble, over LOOK_BACK; the defaults are the seed's (5.7)."""
+
+    most_429: float = 0.05
+    most_errors: float = 0.02
+    slow_page_s: float = 3.0
+    # how long a page waits for the database before it can be written
+    slow_database_s: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -42,12 +49,14 @@ class Seen:
     errors: int = 0
     pages: int = 0
     latency_ms: int = 0
+    # until the transaction of the page had begun: for a connection, or on SQLite for the other writers
+    database_wait_ms: int = 0
 
 
 @dataclass(frozen=True)
 class Trouble:
     reason: str
-    # a source that is slow may be so for other reasons than we are: no less than half of its slices run
+    # what is slow may be so for other reasons than these slices: no less than half of them run
     keeps_half: bool = False
 
 
@@ -69,16 +78,20 @@ class PartitionLimit:
         )
 
 
-def trouble_in(seen: Seen) -> Trouble | None:
+def trouble_in(seen: Seen, most: Thresholds = Thresholds()) -> Trouble | None:  # noqa: B008  # frozen
     """Whether a partition of which this was seen should do less."""
     minutes = f"within {LOOK_BACK.total_seconds() / 60:.0f} minutes"
-    if seen.count_429 >= FEWEST and seen.count_429 > MOST_429_SHARE * seen.requests:
+    if seen.count_429 >= FEWEST and seen.count_429 > most.most_429 * seen.requests:
         return Trouble(f"the source answered 429 to {seen.count_429} of {seen.requests} requests {minutes}")
-    if seen.errors >= FEWEST and seen.errors > MOST_ERROR_SHARE * seen.requests:
+    if seen.errors >= FEWEST and seen.errors > most.most_errors * seen.requests:
         return Trouble(f"{seen.errors} of {seen.requests} requests failed {minutes}")
-    if seen.pages >= FEWEST and seen.latency_ms > SLOW_PAGE_MS * seen.pages:
-        average = seen.latency_ms / seen.pages / 1000
-        return Trouble(f"a page took {average:.1f} s on average {minutes}", keeps_half=True)
+    if seen.pages < FEWEST:
+        return None
+    page_s, wait_s = seen.latency_ms / seen.pages / 1000, seen.database_wait_ms / seen.pages / 1000
+    if page_s > most.slow_page_s:
+        return Trouble(f"a page took {page_s:.1f} s on average {minutes}", keeps_half=True)
+    if wait_s > most.slow_database_s:
+        return Trouble(f"a page waited {wait_s:.1f} s for the database on average {minutes}", keeps_half=True)
     return None
 
 
@@ -88,7 +101,7 @@ def lowered(now_at_a_time: int, full: int, trouble: Trouble) -> int:
     return min(now_at_a_time, max(least, now_at_a_time // 2))
 
 
-def seen_in(counts: Mapping[str, int]) -> Seen:
+def seen_in(counts: Mapping[str, int], database_wait_ms: int = 0) -> Seen:
     """What the counts of a page show."""
     retries, count_429 = counts.get("retryCount", 0), counts.get("429Count", 0)
     return Seen(
@@ -97,6 +110,7 @@ def seen_in(counts: Mapping[str, int]) -> Seen:
         errors=max(0, retries - count_429),
         pages=1,
         latency_ms=counts.get("latencyMs", 0),
+        database_wait_ms=database_wait_ms,
     )
 
 
@@ -111,7 +125,8 @@ def seen_in_error(error: ResponseError) -> Seen:
 class HealthWatch:
     """What this executor has seen of each partition in the last minutes; its threads share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, thresholds: Thresholds = Thresholds()) -> None:  # noqa: B008  # frozen
+        self._thresholds = thresholds
         self._lock = threading.Lock()
         self._seen: dict[Partition, dict[datetime, Counter[str]]] = {}
         self._full: dict[Partition, int] = {}
@@ -134,7 +149,7 @@ class HealthWatch:
                 for old in [at for at in buckets if at <= now - LOOK_BACK]:
                     del buckets[old]
                 total: Counter[str] = sum(buckets.values(), Counter())
-                if (trouble := trouble_in(Seen(**total))) is not None:
+                if (trouble := trouble_in(Seen(**total), self._thresholds)) is not None:
                     found[partition] = (trouble, self._full[partition])
                     buckets.clear()
         return found

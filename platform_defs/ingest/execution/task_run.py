@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,7 +43,7 @@ from platform_defs.ingest.execution.progress import (
     resume,
     run_stats,
 )
-from platform_defs.ingest.execution.records import Batch, commit_batch
+from platform_defs.ingest.execution.records import Batch, CommittedBatch, commit_batch
 from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.splitting import split_task
 from platform_defs.ingest.execution.task_ends import Clock, TaskEnds
@@ -242,10 +243,11 @@ class TaskRun:
             page_hash=fetched.page_hash,
             incomplete=progress.incomplete,
         )
-        now = self.clock()
-        committed = transact(
-            self.engine,
-            lambda connection: commit_batch(
+        now, waits_since, waited_s = self.clock(), time.monotonic(), list[float]()
+
+        def commit(connection: Connection) -> CommittedBatch:
+            waited_s.append(time.monotonic() - waits_since)
+            return commit_batch(
                 connection,
                 self.snapshot.spec,
                 self.leased,
@@ -253,13 +255,14 @@ class TaskRun:
                 mapping=self.snapshot.mapping,
                 asked_at=asked_at,
                 now=now,
-            ),
-        )
+            )
+
+        committed = transact(self.engine, commit)
         progress.position, progress.batch_no = following, batch.batch_no
         progress.batches_of_this_run += 1
         progress.items_of_pass, progress.page_hash, progress.total = batch.items_of_pass, batch.page_hash, batch.total
         progress.counts.update(fetched.counts)
-        self.ends.note(seen_in(fetched.counts))
+        self.ends.note(seen_in(fetched.counts, round(1000 * waited_s[-1])))
         progress.counts.update(vars(committed.counts))
         times = [record.updated_at for record in fetched.records if record.updated_at is not None]
         progress.observed_max = max([*times, *([progress.observed_max] if progress.observed_max else [])], default=None)

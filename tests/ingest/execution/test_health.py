@@ -19,6 +19,7 @@ from platform_defs.ingest.execution.health import (
     LOWER_AGAIN_AFTER,
     HealthWatch,
     Seen,
+    Thresholds,
     Trouble,
     lower_limit,
     lowered,
@@ -28,6 +29,7 @@ from platform_defs.ingest.execution.health import (
     trouble_in,
 )
 from platform_defs.ingest.execution.source import Fetched
+from platform_defs.ingest.opening import open_environment
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_partition_limit, ing_task
 from tests.ingest.execution.memory_source import MemorySource
@@ -90,6 +92,25 @@ def test_after_complaints_fewer_slices_run_at_a_time_until_some_minutes_have_pas
     assert [sample.value for sample in metrics["platform_ingest_slices_lowered_to"]] == [2]
 
 
+def test_slices_that_make_each_other_wait_for_the_database_become_fewer(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as if every wait were too long
+    monkeypatch.setenv("PLATFORM_INGEST_SLOW_PAGE_S", "77")
+    with open_environment(engine, threads=4) as opened:
+        assert opened.thresholds == Thresholds(slow_page_s=77)
+        waiting = replace(opened, thresholds=replace(opened.thresholds, slow_database_s=-1))
+    spec = replace(paged(), max_concurrent_slices=4)
+    source = MemorySource(spec.pagination, items_of(24))
+    planned = plan(engine, spec, GRID.window(0), BUSY)
+    working = replace(waiting, open_source=lambda spec: source).executor()
+    working.clock = Clock()
+    assert working.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+    [limit] = read_limits(engine, NOW).values()
+    assert limit.max_concurrent == 2
+    assert "for the database on average" in limit.reason
+
+
 def test_several_executors_lower_a_limit_once_a_minute_and_never_to_nothing(engine: Engine) -> None:
     trouble, now, found = Trouble("429"), NOW, list[int | None]()
     for pause in (timedelta(0), timedelta(0), LOWER_AGAIN_AFTER, LOWER_AGAIN_AFTER, HOLDS_FOR):
@@ -111,6 +132,11 @@ def test_what_is_trouble_and_what_is_not() -> None:
     assert trouble_in(Seen(requests=3, pages=3, latency_ms=9001)) == Trouble(
         "a page took 3.0 s on average within 5 minutes", keeps_half=True
     )
+    assert trouble_in(Seen(requests=3, pages=3, database_wait_ms=600)) is None
+    assert trouble_in(Seen(requests=3, pages=3, database_wait_ms=601)) == Trouble(
+        "a page waited 0.2 s for the database on average within 5 minutes", keeps_half=True
+    )
+    assert trouble_in(Seen(requests=100, count_429=6), Thresholds(most_429=0.1)) is None
     assert [lowered(at, 8, Trouble("slow", keeps_half=True)) for at in (8, 4, 2)] == [4, 4, 2]
     assert seen_in({"reqCount": 2, "retryCount": 3, "429Count": 2, "latencyMs": 7}) == Seen(5, 2, 1, 1, 7)
     assert seen_in_error(ResponseError(ErrorLevel.TRANSIENT, "HTTP_429", "")) == Seen(requests=1, count_429=1)
