@@ -85,7 +85,7 @@ def new_events(connection: Connection, before: Position) -> tuple[list[Event], P
     nodes = _changed_nodes(connection, [run.run_id for run in changed], since)
     parents = _parents(connection, runs.values())
     events = [event for run in changed for event in _run_events(run, parents)]
-    events += [event for node in nodes for event in _node_events(runs[node.run_id], node, parents)]
+    events += [event for node in nodes for event in _node_events(runs[node.run_id], node)]
     events += [event for row in operations if row.object_id in runs for event in _before(row, runs, parents)]
     # If the look was cut off, the next one begins with the last node that was read; its runs were read whole.
     times = [node.updated_at for node in nodes]
@@ -195,7 +195,7 @@ def _run_events(run: Row[Any], parents: Mapping[str, str]) -> Iterator[Event]:
         yield _run_event(run, _ENDS[run.status], run.ended_at, parents, error=run.error)
 
 
-def _node_events(run: Row[Any], node: Row[Any], parents: Mapping[str, str]) -> Iterator[Event]:
+def _node_events(run: Row[Any], node: Row[Any]) -> Iterator[Event]:
     yield _node_event(run, node.node_id, "START", node.started_at)
     if node.status in _ENDS and node.ended_at is not None:
         yield _node_event(run, node.node_id, _ENDS[node.status], node.ended_at, error=node.last_error)

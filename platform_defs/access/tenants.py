@@ -71,9 +71,10 @@ def find_tenants(engine: Engine, ids: Collection[int]) -> Mapping[int, Tenant]:
     return read(engine, lambda connection: _find_all(connection, ids))
 
 
-def find_tenant(engine: Engine, tenant_id: int, *, attempts: int = 2) -> Tenant | None:
+def find_tenant(engine: Engine, tenant_id: int) -> Tenant | None:
     query = select(tenants).where(tenants.c.tenant_id == tenant_id)
-    row = read(engine, lambda connection: connection.execute(query).one_or_none(), attempts=attempts)
+    # only two attempts: a client waits, as for a key
+    row = read(engine, lambda connection: connection.execute(query).one_or_none(), attempts=2)
     return None if row is None else tenant_of_row(row)
 
 

@@ -16,6 +16,8 @@ from platform_defs.runner.fork_server import ForkServer
 # When definitions that did not load are tried again: perhaps only the database was away.
 RETRY_FIRST_LOAD_S = 5.0
 RETRY_RELOAD_S = 60.0
+# Far longer than any load takes: code that waits for something while it is imported must not hold up newer code.
+LONGEST_LOAD_S = 600.0
 # A load keeps a processor busy for several seconds: see LoadPace.
 LOAD_EVERY_S = 15.0
 _log = logging.getLogger(__name__)
@@ -55,11 +57,18 @@ class LoadPace:
 
 
 class DefinitionsLoader:
-    def __init__(self, listen: Callable[[ForkServer], None], stop_listening: Callable[[ForkServer], None]) -> None:
+    def __init__(
+        self,
+        listen: Callable[[ForkServer], None],
+        stop_listening: Callable[[ForkServer], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self.current: ForkServer | None = None
         # Why the newest definitions do not load, or None if they do.
         self.load_error: str | None = None
         self._loading: ForkServer | None = None
+        self._loading_since = 0.0
         self._retired: list[ForkServer] = []
         self._failed: Fingerprint | None = None
         self._retry_at = 0.0
@@ -70,20 +79,25 @@ class DefinitionsLoader:
     def load(self, present: Fingerprint, *, is_awaited: bool) -> None:
         """Starts to load the present definitions, unless they are loaded or a load is under way.
 
-        A load that has begun is never given up for newer definitions: a run may wait for just what it loads. Changed
-        rows that no run waits for are loaded at a pace; changed code at once, since every run waits for it.
+        A load that has begun is never given up for newer definitions: a run may wait for just what it loads. One that
+        does not end counts as failed. Changed rows that no run waits for are loaded at a pace; changed code at once,
+        since every run waits for it.
         """
+        now = self._clock()
+        if self._loading is not None and now - self._loading_since >= LONGEST_LOAD_S:
+            hanging, self._loading = self._loading, None
+            self.note_failure(hanging, f"loading did not end within {LONGEST_LOAD_S:.0f} s; does an import wait?")
+            self._close(hanging)
         if self._loading is not None or (self.current is not None and self.current.fingerprint == present):
             return
-        if present == self._failed and time.monotonic() < self._retry_at:
+        if present == self._failed and now < self._retry_at:
             return
-        now = time.monotonic()
         only_rows_changed = self.current is not None and self.current.fingerprint.code == present.code
         if only_rows_changed and not is_awaited and not self._pace.is_due(now):
             return
         self._pace.note_load(now)
         # The fingerprint was read before: what the fork server reads from now on is at least as new.
-        self._loading = ForkServer(present, dict(os.environ))
+        self._loading, self._loading_since = ForkServer(present, dict(os.environ)), now
         self._listen(self._loading)
 
     def may_execute(self, needed: Mapping[str, int], present: Fingerprint) -> bool:
@@ -106,7 +120,7 @@ class DefinitionsLoader:
         if reason != self.load_error:
             _log.error("the code location does not load: %s", reason)
         self.load_error, self._failed = reason, server.fingerprint
-        self._retry_at = time.monotonic() + (RETRY_RELOAD_S if self.current else RETRY_FIRST_LOAD_S)
+        self._retry_at = self._clock() + (RETRY_RELOAD_S if self.current else RETRY_FIRST_LOAD_S)
 
     def lose(self, server: ForkServer) -> bool:
         """The process of the fork server has ended. Returns False if the server was closed here a moment before."""

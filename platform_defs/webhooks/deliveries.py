@@ -154,7 +154,7 @@ def redeliver(engine: Engine, delivery_id: int, *, team: str | None = None) -> D
     def work(connection: Connection) -> int:
         return _revive(connection, _table.c.id == delivery_id)
 
-    def is_revived(connection: Connection, revived: int) -> bool:
+    def is_revived(connection: Connection, _: int) -> bool:
         dead = and_(_table.c.id == delivery_id, _table.c.status == DEAD)
         return connection.execute(select(_table.c.id).where(dead)).first() is None
 

@@ -5,10 +5,17 @@ from collections.abc import Mapping
 import pytest
 from sqlalchemy import Engine
 
-from platform_defs.runner.definitions_loader import may_execute
+from platform_defs.runner.definitions_loader import (
+    LONGEST_LOAD_S,
+    RETRY_FIRST_LOAD_S,
+    DefinitionsLoader,
+    may_execute,
+)
 from platform_defs.runner.fingerprint import Fingerprint
+from platform_defs.runner.fork_server import ForkServer
 from platform_defs.runner.launched_runs import launch_payload, needed_versions
 from platform_defs.work import rows
+from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import DAGSTER_RUN
 
 NEWEST = Fingerprint("code", {"models": 9, "chains": 4})
@@ -64,3 +71,25 @@ def test_only_runs_that_dagster_launched_need_versions_and_rows_from_before_they
     assert needed_versions(rows.enqueue(engine, DAGSTER_RUN, payload)) == {"models": 3}
     assert needed_versions(rows.enqueue(engine, DAGSTER_RUN, {})) == {}
     assert needed_versions(rows.enqueue(engine, "model_run", payload)) == {}
+
+
+def test_a_load_that_does_not_end_is_given_up_and_said_and_tried_again() -> None:
+    now = 0.0
+    listened: list[ForkServer] = []
+    loader = DefinitionsLoader(listened.append, listened.remove, clock=lambda: now)
+    loader.load(NEWEST, is_awaited=False)
+    # nobody hears what the fork server says, as if it hung
+    (hanging,) = listened
+    process = ProcessId.of(hanging.pid)
+    assert process is not None
+    now = LONGEST_LOAD_S - 1
+    loader.load(NEWEST, is_awaited=False)
+    assert (listened, loader.load_error) == ([hanging], None)
+    now = LONGEST_LOAD_S
+    loader.load(NEWEST, is_awaited=False)
+    assert loader.load_error == "loading did not end within 600 s; does an import wait?"
+    assert (listened, process.is_alive()) == ([], False)
+    now += RETRY_FIRST_LOAD_S
+    loader.load(NEWEST, is_awaited=False)
+    assert len(listened) == 1
+    loader.close_all()

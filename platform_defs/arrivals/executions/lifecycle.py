@@ -256,7 +256,7 @@ def finish_execution(
             return queue_executions(connection, [standing], Trigger.AGAIN, now)[batch]
         return None
 
-    def is_closed(connection: Connection, next_task_id: int | None) -> bool:
+    def is_closed(connection: Connection, _: int | None) -> bool:
         """Whoever else closes a task says who ended it."""
         log = metrics_task_log.c
         mine = (log.id == execution.task_id) & (log.status == status) & log.ended_by.is_(None)

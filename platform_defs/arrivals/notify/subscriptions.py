@@ -125,7 +125,7 @@ def remove(engine: Engine, subscription_id: int, *, team: str | None = None) -> 
     def work(connection: Connection) -> int:
         return connection.execute(delete(_table).where(_has_id(subscription_id, team))).rowcount
 
-    def is_removed(connection: Connection, removed: int) -> bool:
+    def is_removed(connection: Connection, _: int) -> bool:
         return connection.execute(select(_table.c.id).where(_has_id(subscription_id, team))).first() is None
 
     if transact(engine, once(work, is_removed)) == 0:

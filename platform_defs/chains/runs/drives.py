@@ -47,12 +47,6 @@ def open_drive(connection: Connection, run_id: str) -> Drive | None:
     return None if row is None else Drive(row.run_id, row.drive_no, row.work_id, row.dagster_run_id)
 
 
-def ensure_drive(connection: Connection, run: Row[Any], reason: str) -> Drive:
-    """The open drive of a run, or a new one. The caller has locked the run and wakes the runner after the commit."""
-    present = open_drive(connection, run.run_id)
-    return present if present is not None else begin_drive(connection, run, reason)
-
-
 def find_drive(connection: Connection, dagster_run_id: str) -> Drive | None:
     """The drive that a Dagster run shows."""
     query = select(job_run_drive).where(job_run_drive.c.dagster_run_id == dagster_run_id)
@@ -68,7 +62,7 @@ def begin_drive(
     dagster_run_id: str | None = None,
     not_before: datetime | None = None,
 ) -> Drive:
-    """Writes the next drive of a locked run, with its row of work.
+    """Writes the next drive of a locked run, with its row of work. The caller wakes the runner after the commit.
 
     `dagster_run_id` is given if a Dagster run executes it already, because somebody launched the chain's job.
     """

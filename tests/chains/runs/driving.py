@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from platform_defs.chains.nodes.port import AttemptRequest, NodeResult, Outcome
 from platform_defs.chains.runs.driver import RunDriver
-from platform_defs.chains.runs.drives import Drive, begin_drive, ensure_drive, lock_run
+from platform_defs.chains.runs.drives import Drive, begin_drive, lock_run, open_drive
 from platform_defs.chains.runs.happenings import DriveEnd, Happening
 from platform_defs.chains.states import NodeStatus, RunStatus
 from platform_defs.store.engine import transact
@@ -61,7 +61,7 @@ def next_drive(engine: Engine, run_id: str) -> int:
     def write(connection: Connection) -> int:
         run = lock_run(connection, run_id)
         assert run is not None
-        drive = ensure_drive(connection, run, "test")
+        drive = open_drive(connection, run_id) or begin_drive(connection, run, "test")
         claim(connection, drive)
         return drive.drive_no
 
