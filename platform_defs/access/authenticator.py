@@ -53,6 +53,7 @@ class Authenticator:
         return accept_key(key, known.stored)
 
     def authenticate_key(self, key: str) -> Principal:
+        """Asks the database and caches what it says; raises KeyRefused, and forgets a key that was revoked."""
         public_id = parse_public_id(key)
         asked = time.monotonic()
         stored = find_key(self._engine, public_id)

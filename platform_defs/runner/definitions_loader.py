@@ -57,6 +57,8 @@ class LoadPace:
 
 
 class DefinitionsLoader:
+    """The fork servers of a runner. `listen` is called with each that is started, `stop_listening` before its end."""
+
     def __init__(
         self,
         listen: Callable[[ForkServer], None],

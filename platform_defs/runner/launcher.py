@@ -73,6 +73,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         return _engine_of(os.getpid())
 
     def launch_run(self, context: LaunchRunContext) -> None:
+        """Writes a row of work for the run, or gives the run to its row. Launching it again does nothing."""
         run = context.dagster_run
         home = Settings.load().home
         # A runner that listens is not asked for its heartbeat, which would be a query for every launch. But a row was
@@ -123,6 +124,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         self._instance.add_run_tags(run.run_id, {TRIGGER_TAG: trigger_of(run), **executed_by})
 
     def terminate(self, run_id: str) -> bool:
+        """Has a run ended: at once if it waits for a slot, else by its runner within seconds. False if it is over."""
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return False
@@ -148,6 +150,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
+        """Asked by Dagster's daemon about every run that has begun; a run that it calls failed is closed as failed."""
         if GRPC_INFO_TAG in run.tags:
             # The process of a cold run belongs to the code server, which reports its end itself, unless it dies too.
             server = ProcessId.on_this_machine(tag_of(run.tags, CODE_SERVER_TAG) or "")

@@ -154,6 +154,8 @@ class RunProcesses:
                 item.ended = "its fork server was killed before it started"
 
     def close_ended(self) -> None:
+        """Closes the rows of processes that have ended. One that cannot be closed now is tried in the next step."""
+
         def close(item: RunProcess) -> None:
             if not self.stopped_for(runners.LEAVE_AFTER_S):
                 self._close(item, str(item.ended))

@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 
 
 class Runner:
+    """Executes rows of work on one machine, as many at a time as it has slots; `run` is its whole life."""
+
     def __init__(self, settings: Settings, engine: Engine, instance: DagsterInstance) -> None:
         self._engine = engine
         self._slots = settings.runner_slots

@@ -57,6 +57,7 @@ def record_heartbeat(
     metrics: str,
     started_at: datetime,
 ) -> None:
+    """Writes what the runner says of itself; to be called every HEARTBEAT_S, or it counts as gone after ALIVE_FOR."""
     row = {
         "name": process.full_name,
         "hostname": hostname(),

@@ -45,6 +45,7 @@ class StuckRules:
 
 
 def find_stuck_work(engine: Engine, rules: StuckRules, now: datetime, *, attempts: int = ATTEMPTS) -> list[Stuck]:
+    """Rows and sensors that have not moved on for the patience of the rules, among the oldest LOOKED_AT open rows."""
     query = select(work).where(work.c.status.in_(sorted(OPEN_STATUSES)), is_due(now - rules.patience))
     old = work.c.created_at < now - rules.patience
     in_use = select(work.c.kind, work.c.resource, func.count()).where(work.c.status == Status.RUNNING)

@@ -40,6 +40,10 @@ class Step:
 
 
 def advance(connection: Connection, board: Board, step: Step) -> Draft:
+    """Writes everything that follows from the step. The caller takes over the draft once it is committed.
+
+    It may be repeated with the same board and step after a commit whose answer was lost, and gives the same draft.
+    """
     draft = Draft(board, step.run_id, connection, reload=step.reload)
     if step.reload:
         _note_operations(draft)

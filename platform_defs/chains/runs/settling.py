@@ -26,6 +26,7 @@ class Settled:
 
 
 def settle(node: Node, row: NodeRow, result: Outcome | Failure, now: datetime) -> Settled:
+    """What an attempt leaves of its node: success, another wait, another try after the pause of its policy, failure."""
     match result:
         case NodeResult(artifact, checkpoint):
             values = _ended(NodeStatus.SUCCESS, now) | {"artifact_json": artifact}
