@@ -10,11 +10,9 @@ from zoneinfo import ZoneInfo
 from dagster import (
     DagsterInstance,
     DagsterRunStatus,
-    DefaultScheduleStatus,
     DefaultSensorStatus,
     Definitions,
     RunsFilter,
-    ScheduleDefinition,
     SensorEvaluationContext,
     SkipReason,
     sensor,
@@ -51,6 +49,7 @@ from platform_defs.work.errors import TickFailed
 from platform_defs.work.sensor_ticks import note_tick
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
+from sensors.nightly import nightly
 
 T = TypeVar("T")
 
@@ -183,12 +182,7 @@ def _list_batches_of_periods(instance: DagsterInstance, engine: Engine) -> None:
 
 
 def definitions() -> Definitions:
-    nightly = ScheduleDefinition(
-        name="arrivals_retention_nightly",
-        description="For the platform itself: every night, forgets what arrivals need no longer.",
-        job=arrivals_retention,
-        cron_schedule="11 3 * * *",
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
+    return Definitions(
+        sensors=[arrivals],
+        schedules=[nightly(arrivals_retention, "11 3 * * *", "forgets what arrivals need no longer")],
     )
-    return Definitions(sensors=[arrivals], schedules=[nightly])

@@ -1,10 +1,8 @@
 """The sensor of chains, for runs whose process is gone and nodes whose table has arrived; and the nightly schedule."""
 
 from dagster import (
-    DefaultScheduleStatus,
     DefaultSensorStatus,
     Definitions,
-    ScheduleDefinition,
     SensorEvaluationContext,
     SkipReason,
     sensor,
@@ -17,6 +15,7 @@ from platform_defs.chains.runs.recovery import continue_runs
 from platform_defs.settings import Settings
 from platform_defs.store.engine import transact
 from platform_defs.work.wake import wake
+from sensors.nightly import nightly
 from sensors.ticks import noted_tick
 
 
@@ -37,12 +36,7 @@ def chains(context: SensorEvaluationContext) -> SkipReason:
 
 
 def definitions() -> Definitions:
-    nightly = ScheduleDefinition(
-        name="chains_retention_nightly",
-        description="For the platform itself: every night, forgets runs of chains that ended long ago.",
-        job=chains_retention,
-        cron_schedule="41 3 * * *",
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
+    return Definitions(
+        sensors=[chains],
+        schedules=[nightly(chains_retention, "41 3 * * *", "forgets runs of chains that ended long ago")],
     )
-    return Definitions(sensors=[chains], schedules=[nightly])

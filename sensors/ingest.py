@@ -46,6 +46,7 @@ from platform_defs.settings import Settings
 from platform_defs.work import rows
 from platform_defs.work.wake import wake
 from resources.database import DatabaseResource
+from sensors.nightly import nightly
 from sensors.ticks import noted_tick
 
 INTERVAL_S = 30
@@ -133,17 +134,10 @@ def definitions() -> Definitions:
         default_status=DefaultSensorStatus.RUNNING,
         description=keep_ingest_going.__doc__,
     )(keep_ingest_going)
-    nightly = ScheduleDefinition(
-        name="ingest_retention_nightly",
-        description="For the platform itself: every night, forgets batches and cursor events that ended long ago.",
-        job=ingest_retention,
-        cron_schedule="51 3 * * *",
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
-    )
+    retention = nightly(ingest_retention, "51 3 * * *", "forgets batches and cursor events that ended long ago")
     compiled = [found for endpoint in load_endpoints() for found in endpoint.specs.values()]
     if not compiled:
-        return Definitions(sensors=[upkeep], schedules=[nightly])
+        return Definitions(sensors=[upkeep], schedules=[retention])
     selection = AssetSelection.groups(GROUP)
     loaded = {asset_key(*_names(each.spec)): each.spec for each in compiled}
 
@@ -160,7 +154,9 @@ def definitions() -> Definitions:
     updates = [
         each.spec for each in compiled if each.spec.operation is Operation.UPDATE and each.spec.detail is not None
     ]
-    return Definitions(sensors=[upkeep, planner], schedules=[nightly, *(staleness_schedule(spec) for spec in updates)])
+    return Definitions(
+        sensors=[upkeep, planner], schedules=[retention, *(staleness_schedule(spec) for spec in updates)]
+    )
 
 
 def _names(spec: Spec) -> tuple[str, str, Operation]:

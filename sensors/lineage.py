@@ -7,11 +7,9 @@ from dagster import (
     AssetCheckEvaluation,
     AssetKey,
     AssetObservation,
-    DefaultScheduleStatus,
     DefaultSensorStatus,
     Definitions,
     MetadataValue,
-    ScheduleDefinition,
     SensorEvaluationContext,
     SensorResult,
     SkipReason,
@@ -30,6 +28,7 @@ from platform_defs.lineage.upkeep.recovery import is_recovery_needed
 from platform_defs.settings import Settings
 from platform_defs.work import rows
 from resources.database import DatabaseResource
+from sensors.nightly import nightly
 from sensors.ticks import noted_tick
 
 # At most one row of work per interval is written, and none while one is open, so that a store which keeps failing is
@@ -108,12 +107,7 @@ def _asset_observation(found: Observation, namespace: str) -> AssetObservation:
 
 
 def definitions() -> Definitions:
-    nightly = ScheduleDefinition(
-        name="lineage_retention_nightly",
-        description="For the platform itself: every night, forgets lineage beyond its retention.",
-        job=lineage_retention,
-        cron_schedule="41 2 * * *",
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
+    return Definitions(
+        sensors=[lineage_recovery, lineage_observations],
+        schedules=[nightly(lineage_retention, "41 2 * * *", "forgets lineage beyond its retention")],
     )
-    return Definitions(sensors=[lineage_recovery, lineage_observations], schedules=[nightly])

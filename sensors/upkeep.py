@@ -1,17 +1,10 @@
 """The nightly schedule that keeps Dagster's own tables bounded."""
 
-from dagster import DefaultScheduleStatus, Definitions, ScheduleDefinition
+from dagster import Definitions
 
 from assets.upkeep import dagster_retention
+from sensors.nightly import nightly
 
 
 def definitions() -> Definitions:
-    nightly = ScheduleDefinition(
-        name="dagster_retention_nightly",
-        description="For the platform itself: every night, deletes old rows of Dagster.",
-        job=dagster_retention,
-        cron_schedule="31 3 * * *",
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
-    )
-    return Definitions(schedules=[nightly])
+    return Definitions(schedules=[nightly(dagster_retention, "31 3 * * *", "deletes old rows of Dagster")])

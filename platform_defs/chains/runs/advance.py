@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from platform_defs.chains.nodes.checkpoints import write_checkpoint
 from platform_defs.chains.nodes.port import NodeResult, Outcome
-from platform_defs.chains.runs import node_rows, settling, waking
+from platform_defs.chains.runs import settling, waking
 from platform_defs.chains.runs.attempts import Failure, Finished, timeout_text
 from platform_defs.chains.runs.board import Board, Draft, deadline_of
 from platform_defs.chains.runs.happenings import (
@@ -83,7 +84,7 @@ def _settle(draft: Draft, step: Step, node_id: str, attempt: int, result: Outcom
     if not values or not draft.write(row, values):
         return
     if settled.checkpoint is not None:
-        node_rows.save_checkpoint(draft.connection, draft.run_id, node_id, settled.checkpoint)
+        write_checkpoint(draft.connection, draft.run_id, node_id, settled.checkpoint)
     if settled.happening is not None:
         draft.happenings.append(settled.happening)
     if isinstance(result, NodeResult):

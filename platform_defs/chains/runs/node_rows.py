@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from platform_defs.chains.states import NodeStatus
-from platform_defs.store.tables.chains import job_run_checkpoint, job_run_node
-from platform_defs.store.upsert import upsert
+from platform_defs.store.tables.chains import job_run_node
 
 _COLUMNS = (
     job_run_node.c.node_id,
@@ -83,8 +82,3 @@ def has_values(connection: Connection, run_id: str, node_id: str, values: Mappin
     same = [table[name] == value for name, value in values.items() if name in _COMPARED]
     found = connection.execute(select(table.node_id).where(table.run_id == run_id, table.node_id == node_id, *same))
     return found.first() is not None
-
-
-def save_checkpoint(connection: Connection, run_id: str, node_id: str, checkpoint: Any) -> None:
-    row = {"run_id": run_id, "node_id": node_id, "checkpoint_json": checkpoint}
-    upsert(connection, job_run_checkpoint, [row], key=["run_id", "node_id"])

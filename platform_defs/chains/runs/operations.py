@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, delete, select, update
+from sqlalchemy import Connection, Engine, Row, select, update
 
 from platform_defs.chains import audit
 from platform_defs.chains.dag import parse_snapshot
 from platform_defs.chains.errors import Conflict, InvalidChain, Unknown
 from platform_defs.chains.json_values import json_problem
+from platform_defs.chains.nodes import checkpoints
 from platform_defs.chains.runs.drives import begin_drive, lock_run, open_drive
 from platform_defs.chains.runs.whole_run import end_run, node_statuses, skip_and_revive, stop_nodes
 from platform_defs.chains.states import COMPLETABLE, RETRYABLE, NodeStatus, RunStatus
 from platform_defs.store.engine import transact
-from platform_defs.store.tables.chains import job_run, job_run_checkpoint, job_run_node
+from platform_defs.store.tables.chains import job_run, job_run_node
 from platform_defs.store.tables.work import work
 from platform_defs.work import rows
 from platform_defs.work.rows import Status
@@ -157,8 +158,7 @@ def retry_node(
         if artifact is not None:
             values["artifact_json"] = artifact
         if clear_checkpoint:
-            of_node = (job_run_checkpoint.c.run_id == run_id) & (job_run_checkpoint.c.node_id == node_id)
-            connection.execute(delete(job_run_checkpoint).where(of_node))
+            checkpoints.clear_checkpoint(connection, run_id, node_id)
         _write_operation(connection, run, node, values, entry, extra={"clearCheckpoint": clear_checkpoint})
         _go_on(connection, run, "retry")
         return NodeState(run_id, node_id, NodeStatus.RETRYING, node.attempt + 1)
