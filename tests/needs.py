@@ -28,7 +28,7 @@ def _server(name: str, default_port: int) -> str | Absent:
         return Absent(f"no {name}: `make services` starts one, {variable} names one")
     parts = urlsplit(url)
     try:
-        with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or default_port), timeout=2):
+        with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or default_port), timeout=30):
             return url
     except OSError as error:
         return Absent(f"{name} at {parts.hostname}:{parts.port} does not answer ({error}): `make services`")

@@ -24,6 +24,7 @@ from platform_defs.home import make_home
 from platform_defs.store.engine import open_engine
 from platform_defs.supervisor.ports import find_free_port
 from tests.conftest import dropped_databases, server_url
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parent.parent
 PLATFORM = Path(sys.executable).with_name("platform")
@@ -143,7 +144,7 @@ def run_with_few_rights(*arguments: str, home: Path) -> subprocess.CompletedProc
         env=os.environ | {"PLATFORM_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
 
 

@@ -14,7 +14,7 @@ from platform_defs.supervisor.probes import code_server_probe
 
 # The module that each process imports first, which takes nearly all of its start.
 IMPORTS = {"dagster_webserver": "dagster_webserver.cli", "dagster._daemon": "dagster._daemon.cli"}
-WAIT_S = 120.0
+WAIT_S = 240.0
 
 
 def main() -> None:

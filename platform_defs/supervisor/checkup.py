@@ -12,13 +12,16 @@ from platform_defs.connections import explain, open_database, open_stores
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
 from platform_defs.supervisor import probes
-from platform_defs.supervisor.child import Broken, NotReady
+from platform_defs.supervisor.child import Broken, NoAnswer, NotReady
 from platform_defs.supervisor.home import is_starting, read_up
 from platform_defs.work import rows, runners
 from platform_defs.work.wake import wake
 
 # Dagster itself calls a daemon healthy for half an hour after its last heartbeat; it sends one every 30 s.
 HEARTBEAT_S = 120.0
+# A part is not called broken because the machine is busy, or because the UI is loading new definitions just now.
+ANSWER_S = 20.0
+ASK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
     if up is not None:
         api, ui = str(up["api"]), str(up["ui"])
         found.parts += [
-            _ask("api", lambda: _probe(probes.http_probe(f"{api}/readyz"), api)),
-            _ask("ui", lambda: _probe(probes.webserver_probe(ui, dagster_instance.LOCATION), ui)),
+            _ask("api", lambda: _probe(probes.http_probe(f"{api}/readyz", timeout_s=ANSWER_S), api)),
+            _ask("ui", lambda: _probe(_ui_probe(ui), ui)),
             _ask("daemon", lambda: _daemon(ui)),
         ]
     elif is_starting(settings.home):
@@ -74,9 +77,23 @@ def _ask(name: str, work: Callable[[], str]) -> Part:
     return Part(name, True, round((time.perf_counter() - began) * 1000, 1), detail)
 
 
-def _probe(probe: probes.Probe, detail: str) -> str:
-    probe(0.0)
-    return detail
+def _probe(probe: probes.Probe, detail: str, *, since: float = 0.0) -> str:
+    """Asks again, for a while, a part that answers that it is not ready."""
+    give_up_at = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            probe(since)
+            return detail
+        except NoAnswer:
+            raise
+        except NotReady:
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(ASK_AGAIN_S)
+
+
+def _ui_probe(ui: str) -> probes.Probe:
+    return probes.webserver_probe(ui, dagster_instance.LOCATION, timeout_s=ANSWER_S)
 
 
 def _database(settings: Settings) -> str:
@@ -92,8 +109,8 @@ def _graph(settings: Settings) -> str:
 
 
 def _daemon(ui: str) -> str:
-    probes.daemon_probe(ui)(time.time() - HEARTBEAT_S)
-    return f"every daemon sent a heartbeat in the last {HEARTBEAT_S:.0f} s"
+    detail = f"every daemon sent a heartbeat in the last {HEARTBEAT_S:.0f} s"
+    return _probe(probes.daemon_probe(ui, timeout_s=ANSWER_S), detail, since=time.time() - HEARTBEAT_S)
 
 
 def _runner(settings: Settings, found: Checkup, timeout_s: float) -> str:

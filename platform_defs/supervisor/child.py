@@ -16,6 +16,10 @@ class NotReady(Exception):
     """The child does not answer yet; the message says what is missing."""
 
 
+class NoAnswer(NotReady):
+    """Nobody listens there, or nobody answered within the time."""
+
+
 class Broken(Exception):
     """The child answers that it can never become ready; the message says why."""
 

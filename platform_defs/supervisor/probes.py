@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from platform_defs.connections import open_database
 from platform_defs.errors import PlatformError, one_line
 from platform_defs.settings import Settings
-from platform_defs.supervisor.child import Broken, NotReady
+from platform_defs.supervisor.child import Broken, NoAnswer, NotReady
 from platform_defs.work import runners
 
 Probe = Callable[[float], None]
@@ -29,11 +29,11 @@ _DAEMONS = """{ instance { daemonHealth { allDaemonStatuses {
   daemonType required healthy lastHeartbeatTime lastHeartbeatErrors { message } } } } }"""
 
 
-def http_probe(url: str) -> Probe:
+def http_probe(url: str, *, timeout_s: float = TIMEOUT_S) -> Probe:
     """Ready when the URL answers with success."""
 
     def probe(started_at: float) -> None:
-        _request(urllib.request.Request(url))
+        _request(urllib.request.Request(url), timeout_s)
 
     return probe
 
@@ -53,11 +53,11 @@ def code_server_probe(host: str, port: int) -> Probe:
     return probe
 
 
-def webserver_probe(ui: str, location: str) -> Probe:
+def webserver_probe(ui: str, location: str, *, timeout_s: float = TIMEOUT_S) -> Probe:
     """Ready when the UI answers and has loaded the code location."""
 
     def probe(started_at: float) -> None:
-        workspace = _graphql(ui, _LOCATIONS)["workspaceOrError"]
+        workspace = _graphql(ui, _LOCATIONS, timeout_s)["workspaceOrError"]
         if workspace["__typename"] != "Workspace":
             raise NotReady(workspace["message"])
         entry = next((e for e in workspace["locationEntries"] if e["name"] == location), None)
@@ -72,14 +72,14 @@ def webserver_probe(ui: str, location: str) -> Probe:
     return probe
 
 
-def daemon_probe(ui: str) -> Probe:
+def daemon_probe(ui: str, *, timeout_s: float = TIMEOUT_S) -> Probe:
     """Ready when every daemon that the instance needs has sent a heartbeat since this start.
 
     Dagster itself calls a daemon healthy for minutes after its last heartbeat, which may be one before the start.
     """
 
     def probe(started_at: float) -> None:
-        statuses = _graphql(ui, _DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        statuses = _graphql(ui, _DAEMONS, timeout_s)["instance"]["daemonHealth"]["allDaemonStatuses"]
         silent = [
             status["daemonType"]
             for status in statuses
@@ -116,22 +116,22 @@ def _load_error(error: dict[str, Any]) -> str:
     return " ".join(line for line in lines if line.strip("^~ "))[:500] or str(error.get("className"))
 
 
-def _graphql(ui: str, query: str) -> Any:
+def _graphql(ui: str, query: str, timeout_s: float) -> Any:
     body = json.dumps({"query": query}).encode()
-    answer = _request(urllib.request.Request(f"{ui}/graphql", body, {"Content-Type": "application/json"}))
+    answer = _request(urllib.request.Request(f"{ui}/graphql", body, {"Content-Type": "application/json"}), timeout_s)
     content = json.loads(answer)
     if content.get("errors"):
         raise NotReady(content["errors"][0]["message"])
     return content["data"]
 
 
-def _request(request: urllib.request.Request) -> bytes:
+def _request(request: urllib.request.Request, timeout_s: float) -> bytes:
     try:
-        with _OPENER.open(request, timeout=TIMEOUT_S) as response:
+        with _OPENER.open(request, timeout=timeout_s) as response:
             body: bytes = response.read()
             return body
     except urllib.error.HTTPError as error:
         with error:
             raise NotReady(f"{request.full_url} answers {error.code}") from None
     except (OSError, ValueError):
-        raise NotReady(f"{request.full_url} does not answer yet") from None
+        raise NoAnswer(f"{request.full_url} does not answer yet") from None

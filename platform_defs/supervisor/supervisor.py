@@ -28,7 +28,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class SupervisorLimits:
     """How long and how often the supervisor tries; tests shorten the times."""
 
-    start_s: float = 180.0
+    start_s: float = 300.0
     start_attempts: int = 3
     probe_every_s: float = 0.15
     # Time for killed children to end. With the longest grace of a child it stays below 10 s, the promise of a stop.

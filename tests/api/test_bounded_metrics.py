@@ -53,7 +53,7 @@ def test_a_database_that_hangs_is_asked_once_and_scrapes_show_what_was_found_las
     for _ in range(3):
         lines = scrape()
         assert f"slow {before}.0" in lines
-    assert slow.times == before + 1
+    until("it to be asked", lambda: slow.times == before + 1)
     until("the fast one, beside it", lambda: shows(fast))
     assert slow.times == before + 1
     slow.may.set()

@@ -84,7 +84,7 @@ class Campaign:
     def post_arrivals(self, seed: int, count: int) -> None:
         """Posts until so many arrivals are acknowledged; what is not answered is posted again."""
         dice, headers = random.Random(seed), {"Authorization": f"Bearer {self.key}"}
-        with loopback.client(timeout=5) as client:
+        with loopback.client(timeout=30) as client:
             while True:
                 # arrivals keep coming for as long as processes are hit, on a fast and on a slow machine
                 until("the next hits", lambda left=count: self._may_post(left), 4 * PATIENCE_S)

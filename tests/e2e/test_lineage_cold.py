@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, make_url
 
 from platform_defs.lineage.sink.store_health import HOLD_S
+from tests import loopback
 from tests.e2e.conftest import UNHURRIED
 from tests.e2e.test_lineage import EVENTS, Place, Sent, clean_run, host, load, place, send_all
 from tests.lineage.test_corpus_parsing import corpus
@@ -58,7 +58,7 @@ def real_events(count: int) -> list[dict[str, Any]]:
 
 
 def wait_until_ready(url: str) -> None:
-    until("the process to be ready", lambda: httpx.get(f"{url}/readyz", trust_env=False).status_code == 200, START_S)
+    until("the process to be ready", lambda: loopback.get(f"{url}/readyz").status_code == 200, START_S)
 
 
 def refused_at_once(log: str) -> int:
@@ -80,7 +80,7 @@ def test_servers_that_have_just_started_refuse_nothing_and_restarts_under_load_l
             refused = sent.refused
             servers.stop(*names)
             until("clients to be refused", lambda: sent.refused >= refused + CLIENTS, START_S)
-            answer = httpx.get(f"{sink.url}/readyz", trust_env=False, timeout=START_S)
+            answer = loopback.get(f"{sink.url}/readyz")
             ready.append((answer.status_code, answer.json()["error"]))
             servers.start()
 

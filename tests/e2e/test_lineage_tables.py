@@ -16,7 +16,7 @@ from platform_defs.supervisor.probes import webserver_probe
 from tests.e2e.platform_up import PlatformUp
 from tests.lineage.test_corpus_parsing import corpus, lacks
 from tests.lineage_events import run_event
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 RATE, MINUTE_S, RUNS = 100, 60, 4
 # longer than the runs are waited for
@@ -37,7 +37,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformUp]:
 @pytest.fixture
 def client(running: PlatformUp) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {running.key}"}
-    with httpx.Client(base_url=running.up["api"], headers=headers, timeout=60, trust_env=False) as opened:
+    with httpx.Client(base_url=running.up["api"], headers=headers, timeout=PATIENCE_S, trust_env=False) as opened:
         yield opened
 
 
@@ -60,7 +60,7 @@ def test_all_real_events_posted_the_code_location_loads_and_draws_their_tables(
         answers = list(pool.map(lambda raw: client.post("/api/openlineage", json=raw), [raw for _, raw in corpus()]))
     expected = [400 if lacks(raw) else 201 for _, raw in corpus()]
     assert [answer.status_code for answer in answers] == expected
-    drawn = until("the tables to be drawn", lambda: found if len(found := tables(running)) > 200 else None, 240) or []
+    drawn = until("the tables to be drawn", lambda: found if len(found := tables(running)) > 200 else None) or []
     assert any(node["dependencyKeys"] for node in drawn)
     assert any("not drawn" in entry["label"] for node in drawn for entry in node["metadataEntries"]), "cycles are named"
     run_id = running.launch("selfcheck")
@@ -103,11 +103,11 @@ def test_a_minute_of_a_hundred_events_a_second_holds_up_no_run_launched_in_the_u
     # a busy machine executes few runs in a minute; the events go on until it has executed some
     while time.monotonic() < began + MINUTE_S or len(statuses) < RUNS:
         run_id = running.launch("selfcheck")
-        statuses.append(running.until_status(run_id, "SUCCESS", "FAILURE", "CANCELED", seconds=120)["status"])
+        statuses.append(running.until_status(run_id, "SUCCESS", "FAILURE", "CANCELED")["status"])
     assert load.is_alive(), "every run ended while events were sent"
     load.end()
     assert set(statuses) == {"SUCCESS"}
     # 503 is how the sink asks a sender to wait, where the machine is too slow for so many
     assert load.answers[201] > RATE
     assert set(load.answers) <= {201, 503}
-    assert until("the tables to be drawn", lambda: tables(running), 240)
+    assert until("the tables to be drawn", lambda: tables(running))
