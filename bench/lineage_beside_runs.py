@@ -7,6 +7,8 @@ machine, also the senders. Events are sent at their times whether earlier ones w
 
 import argparse
 import asyncio
+import os
+import re
 import statistics
 import tempfile
 import threading
@@ -15,13 +17,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import httpx
-
+from bench.lineage_load import Load, corpus
+from platform_defs.supervisor.guard import descendants
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.conftest import server_environment
 from tests.e2e.platform_up import PlatformUp
-from tests.lineage_events import run_event
 
 RATE = 100
 SECONDS = 60
@@ -30,11 +32,14 @@ ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
 
 class Sender(threading.Thread):
-    """Sends 100 events a second for a minute, of jobs that change what they read and write all the time."""
+    """Sends 100 real events a second for a minute, each of a run of its own."""
 
     def __init__(self, up: PlatformUp) -> None:
         super().__init__(daemon=True)
-        self._url, self._key = f"{up.up['api']}/api/openlineage", up.key
+        place = urlsplit(up.up["api"])
+        self._host, self._port = str(place.hostname), place.port
+        self._requests = Load(corpus()).requests(RATE * SECONDS, place.netloc, up.key)
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self.answers: Counter[str] = Counter()
         self.took: list[float] = []
         self.late = 0.0
@@ -44,30 +49,33 @@ class Sender(threading.Thread):
         asyncio.run(self._send())
 
     async def _send(self) -> None:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        headers = {"Authorization": f"Bearer {self._key}"}
-        async with httpx.AsyncClient(trust_env=False, timeout=60, limits=limits, headers=headers) as client:
-            began = time.perf_counter()
-            async with asyncio.TaskGroup() as group:
-                for number in range(RATE * SECONDS):
-                    due = began + number / RATE
-                    await asyncio.sleep(max(0.0, due - time.perf_counter()))
-                    self.late = max(self.late, time.perf_counter() - due)
-                    group.create_task(self._post(client, number))
-                self.sent_for = time.perf_counter() - began
-
-    async def _post(self, client: httpx.AsyncClient, number: int) -> None:
-        event = run_event(
-            job=f"job{number % 20}",
-            time=f"2026-03-01T{10 + number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z",
-            reads=(f"raw.t{number % 37}",),
-            writes=(f"mart.t{number % 41}",),
-        )
         began = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number, request in enumerate(self._requests):
+                due = began + number / RATE
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                self.late = max(self.late, time.perf_counter() - due)
+                group.create_task(self._post(request))
+            self.sent_for = time.perf_counter() - began
+        for _, writer in self._idle:
+            writer.close()
+
+    async def _post(self, request: bytes) -> None:
+        began = time.perf_counter()
+        # the API closes connections that were idle for some seconds
+        while self._idle and self._idle[-1][0].at_eof():
+            self._idle.pop()[1].close()
         try:
-            answer = str((await client.post(self._url, json=event)).status_code)
-        except httpx.HTTPError as error:
+            reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection(self._host, self._port)
+            writer.write(request)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            [length] = re.findall(rb"content-length: (\d+)", head)
+            await reader.readexactly(int(length))
+        except (OSError, EOFError) as error:
             answer = type(error).__name__
+        else:
+            answer = head[9:12].decode()
+            self._idle.append((reader, writer))
         self.took.append(time.perf_counter() - began)
         self.answers[answer] += 1
 
@@ -81,6 +89,23 @@ def launches(up: PlatformUp, until: float) -> tuple[list[float], Counter[str]]:
         waits.append(run["startTime"] - asked)
         ends[run["status"]] += 1
     return waits, ends
+
+
+def cpu_seconds(up: PlatformUp) -> Counter[str]:
+    """Processor time of the platform's processes and of all that they started."""
+    return Counter(
+        {name: sum(map(_cpu_s, [pid, *descendants(pid)])) for name, pid in up.up["pids"].items()}
+        | {"bench": time.process_time()}
+    )
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    # with that of its children which have ended
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def show(name: str, waits: list[float], ends: Counter[str]) -> None:
@@ -110,10 +135,11 @@ def main() -> None:
     with started(parser.parse_args().servers) as up:
         launches(up, time.perf_counter() + 5)  # the first runs of a platform are slower
         show("without events", *launches(up, time.perf_counter() + SECONDS))
-        sender = Sender(up)
+        sender, before = Sender(up), cpu_seconds(up)
         sender.start()
         beside = launches(up, time.perf_counter() + SECONDS)
         sender.join()
+        used = cpu_seconds(up) - before
         show(f"beside {RATE} events/s", *beside)
         took, count = sorted(sender.took), RATE * SECONDS
         print(
@@ -121,6 +147,7 @@ def main() -> None:
             f" {1000 * sender.late:.0f} ms after its time; answers {dict(sender.answers)};"
             f" p50 {1000 * statistics.median(took):.0f} ms, p99 {1000 * took[int(0.99 * (len(took) - 1))]:.0f} ms"
         )
+        print("processor seconds meanwhile:", {name: round(seconds, 1) for name, seconds in used.most_common()})
         show("afterwards", *launches(up, time.perf_counter() + SECONDS / 2))
 
 
