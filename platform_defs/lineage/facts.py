@@ -160,7 +160,7 @@ class Statement:
     written and read: columns of output and input tables, with their properties. links: edges of the types INPUT_OF,
     OUTPUT_TO and DERIVES_FROM. outputs: all output tables. names_dataset: the event has any dataset at all.
 
-    The merge of statements is described in merge/speakers.py.
+    The merge of statements is described in merge/speech/speakers.py.
     """
 
     speaker: Ref
@@ -171,7 +171,7 @@ class Statement:
     written: tuple[Exists, ...] = ()
     read: tuple[Exists, ...] = ()
     links: tuple[Linked, ...] = ()
-    # filled by merge/statement_bodies.py, which needs the same encoding of a statement several times; it names no run
+    # filled by merge/speech/statement_bodies.py, which needs the encoding several times; it names no run
     encoded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def of_run(self, run: str) -> "Statement":

@@ -268,13 +268,14 @@ renames = st.one_of(
 
 @st.composite
 def histories(
-    draw: st.DrawFn, events: st.SearchStrategy[list[Fact]]
+    draw: st.DrawFn, events: st.SearchStrategy[list[Fact]], first: Sequence[list[Fact]] = ()
 ) -> tuple[list[EventFacts], list[list[EventFacts]]]:
     """Events in the order of their versions, and the groups in which they arrive: shuffled, some twice.
 
     Some events say the same as others, at another time: with so few names that finds more than new events do.
+    first: events that come before those that are drawn.
     """
-    said = draw(st.lists(events, min_size=1, max_size=8))
+    said = [*first, *draw(st.lists(events, min_size=1, max_size=8))]
     again = draw(st.lists(st.tuples(st.sampled_from(said), st.integers(0, len(said))), max_size=2))
     for facts, place in again:
         said.insert(place, facts)
@@ -408,3 +409,54 @@ spoken_and_joined_events = st.one_of(
         st.builds(column, _three, _xyv),
     ),
 )
+
+# More jobs and runs than are remembered, if the bounds are lowered (test_bounds.py). As in real events, an SQL node
+# belongs to one job.
+MANY_JOBS = [Ref(SPEAKER, ("job", "n", f"j{number}")) for number in range(5)]
+
+
+def _stated_by_own_sql(job: Ref, run: str, kind: str, *rest: Any) -> list[Fact]:
+    return stated(job, run, kind, Ref("sql", (job.name[-1],)), *rest)
+
+
+def _many_statements(jobs: Sequence[Ref], runs: Sequence[str]) -> st.SearchStrategy[list[Fact]]:
+    x_or_y = st.sampled_from(["x", "y"])
+    return st.builds(
+        _stated_by_own_sql,
+        st.sampled_from(jobs),
+        st.sampled_from(runs),
+        st.sampled_from(["START", "COMPLETE", "COMPLETE"]),
+        *(st.sampled_from([TABLES[0], *TABLES[:2]]), st.sampled_from([TABLES[1], *TABLES[:2]])),
+        st.dictionaries(x_or_y, _typed, max_size=2),
+        st.lists(st.tuples(x_or_y, x_or_y), max_size=2, unique=True),
+        st.lists(st.sampled_from(["empty", "input only", "whole"]), max_size=1),
+    )
+
+
+_ends_of_claims = st.one_of(
+    st.builds(loaded, _one_table, st.just({}), st.sampled_from([{}, {"x": {}}, {"x": {"dataType": "c"}, "y": {}}])),
+    st.builds(lambda ref: [Dropped(ref)], st.builds(column, _one_table, st.sampled_from(["x", "y", "w"]))),
+    st.builds(lambda ref: [Dropped(ref)], _one_table),
+    st.builds(underived, _one_table),
+    st.builds(
+        lambda one, two: [Unlinked("DERIVES_FROM", one, two)],
+        st.builds(column, _one_table, st.sampled_from(["x", "y"])),
+        st.builds(column, _one_table, st.sampled_from(["x", "y"])),
+    ),
+)
+_renames_of_claimed = st.one_of(
+    st.builds(lambda ref, new: [Renamed(ref, new)], _one_table, _three),
+    st.builds(lambda table, one, two: [Renamed(column(table, one), column(table, two))], _one_table, _xyv, _xyv),
+)
+_crowd = _many_statements(MANY_JOBS, ["r1", "r2"])
+crowded_events = st.one_of(_crowd, _crowd, _crowd, _ends_of_claims)
+crowded_and_moved_events = st.one_of(_crowd, _crowd, _crowd, _ends_of_claims, _renames_of_claimed)
+_runs = _many_statements(MANY_JOBS[:1], [f"r{number}" for number in range(6)])
+many_runs_events = st.one_of(_runs, _runs, _runs, _runs, _ends_of_claims)
+many_runs_and_moved_events = st.one_of(_runs, _runs, _runs, _runs, _ends_of_claims, _renames_of_claimed)
+# more jobs on one column and one edge, and more runs of one job, than are remembered then
+CROWD = [_stated_by_own_sql(job, "r1", "COMPLETE", *TABLES[:2], {"x": {}}, [("x", "x")], []) for job in MANY_JOBS]
+MANY_RUNS = [
+    _stated_by_own_sql(MANY_JOBS[0], f"r{number}", kind, *TABLES[:2], {name: {}}, [("x", name)], [])
+    for number, (kind, name) in enumerate([("COMPLETE", "x"), ("START", "y"), ("START", "x"), ("COMPLETE", "y")])
+]

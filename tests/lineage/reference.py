@@ -45,7 +45,7 @@ class Reference:
         ]
 
     def _claims(self) -> Iterator[tuple[str, str, Exists | Linked, str]]:
-        """What live statements claim: (speaker, stamp, claim, kind), by the rules of merge/speakers.py."""
+        """What live statements claim: (speaker, stamp, claim, kind), by the rules of merge/speech/speakers.py."""
         speakers: dict[Ref, list[tuple[str, Statement]]] = {}
         for at, fact in self.facts:
             if isinstance(fact, Statement):

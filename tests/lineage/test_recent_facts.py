@@ -13,7 +13,7 @@ from platform_defs.lineage.extract.compute.lineage import lineage_facts
 from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.extract.facts_of import Extraction, facts_of
 from platform_defs.lineage.facts import Fact, Ref, Statement, weight_of
-from platform_defs.lineage.merge.statement_bodies import digest_of, encode
+from platform_defs.lineage.merge.speech.statement_bodies import digest_of, encode
 from tests.lineage.test_corpus_parsing import corpus, lacks
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import permutations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,8 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
-from platform_defs.lineage.merge.claims import MAX_CLAIMS
+from platform_defs.lineage.merge import bounds
+from platform_defs.lineage.merge.bounds import MAX_CLAIMS
 from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import (
@@ -197,7 +199,9 @@ def test_a_statement_that_is_made_again_writes_only_what_its_job_remembers() -> 
     assert result.writes == 1
 
 
-def test_what_is_remembered_of_a_job_and_of_a_column_is_bounded() -> None:
+def test_what_is_remembered_of_a_job_and_of_a_column_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_OPEN_RUNS", 8)
+    monkeypatch.setattr(bounds, "MAX_PAST_OPEN", 16)
     store = PlainStore(TENANT.id)
     sizes = []
     for at in range(1, 80):

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, delete, select
 
 from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.graph.port import Graph
-from platform_defs.lineage.merge import state
+from platform_defs.lineage.merge import bounds
 from platform_defs.lineage.sink import symlinks
 from platform_defs.lineage.sink.opening import open_committer
 from platform_defs.lineage.sink.symlinks import Meaning, read_all
@@ -206,7 +206,7 @@ def test_two_processes_that_link_the_same_path_at_once_end_in_one_table(deliveri
 def test_a_path_of_which_too_many_events_may_have_spoken_needs_a_rebuild(
     deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "MAX_NAMED", 2)
+    monkeypatch.setattr(bounds, "MAX_NAMED", 2)
     events = [ran(minute, [path("a")], [], job=f"j{minute}") for minute in (1, 2, 3)]
     for event in events:
         deliveries.deliver([event])

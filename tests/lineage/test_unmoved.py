@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from platform_defs.lineage.facts import Fact, Statement
-from platform_defs.lineage.merge.speakers import SpeakerState, fold, live_parts
+from platform_defs.lineage.merge.speech.past_runs import fold
+from platform_defs.lineage.merge.speech.speakers import SpeakerState, live_parts
+from platform_defs.lineage.merge.speech.unmoved import unmoved_shape
 from platform_defs.lineage.merge.state import empty_state, stamp_of
-from platform_defs.lineage.merge.unmoved import unmoved_shape
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import JOBS, SQLS, TABLES, stated
 

@@ -10,7 +10,7 @@ from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.facts import Dropped, Ref
-from platform_defs.lineage.merge.state import MAX_NAMED
+from platform_defs.lineage.merge.bounds import MAX_NAMED
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import PlainStore

@@ -18,8 +18,11 @@ arrive cannot matter:
    shown while both of its ends exist, and a fact about an edge dies when either end is dropped.
 6. The Tenant node, the OWNS_* edges and the edges of the hierarchy follow from the assets that exist.
 
-Only the newest facts are remembered (state.py). If they do not suffice to decide exactly, NeedsRebuild is raised. That
-takes a rename that arrives late, contradictory facts from before a rename that arrive late, or an old statement that
-counts again although its table has become one with another since. A rebuild, which applies all events in the order of
-their versions to a state that holds everything, never raises it.
+What jobs say has rules of its own (speech/): a Statement counts until newer runs of its job replace it.
+
+Only the newest facts are remembered (state.py), and a bounded number of them (bounds.py). If they do not suffice to
+decide exactly, NeedsRebuild is raised. That takes a rename that arrives late, contradictory facts from before a rename
+that arrive late, an old statement that counts again although its table has become one with another since, or one of the
+cases in speech/crowds.py and speech/past_runs.py. A rebuild, which applies all events in the order of their versions to
+a state that holds everything, never raises it.
 """

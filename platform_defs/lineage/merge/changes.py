@@ -21,9 +21,13 @@ from platform_defs.lineage.facts import SPEAKER, Ref
 from platform_defs.lineage.merge.codec import written_edge, written_node
 from platform_defs.lineage.merge.names import exists, floor
 from platform_defs.lineage.merge.renames import lives
+from platform_defs.lineage.merge.speech.crowds import bound_claims, shows_first
+from platform_defs.lineage.merge.speech.past_runs import bound_runs
+from platform_defs.lineage.merge.speech.statement_bodies import DERIVES_FROM
 from platform_defs.lineage.merge.state import (
     NEVER,
     EdgeState,
+    NeedsRebuild,
     NodeState,
     Stamp,
     State,
@@ -96,14 +100,17 @@ def settle(state: State) -> None:
     """Forgets what is dead: facts below their floor, and nodes of which nothing is left to remember."""
     for key in list(state.edges):
         if not lives(state, key):
-            first, claims = state.edges[key].first, state.edges[key].claims
-            if first or claims:
-                state.put_edge(key, EdgeState(NEVER, False, first=first, claims=claims))
+            edge = state.edges[key]
+            if edge.first or edge.is_claimed:
+                state.put_edge(key, EdgeState(NEVER, False, first=edge.first, claims=edge.claims, crowd=edge.crowd))
             else:
                 del state.edges[key]
     for node in state.nodes.values():
         if node is not None and node.ref is not None:
             _forget_dead(node, floor(state, node.ref))
+    for speaker in [node.speaker for node in state.nodes.values() if node is not None and node.speaker is not None]:
+        bound_runs(state, speaker)
+    _bound_claims(state)
     needed = {end for key in state.edges for end in (key.from_id, key.to_id)}
     deepest_first = sorted(
         (node.ref for node in state.nodes.values() if node is not None and node.ref is not None),
@@ -119,6 +126,16 @@ def settle(state: State) -> None:
                 needed.add(above.id)
         else:
             state.put_node(ref.id, None)
+
+
+def _bound_claims(state: State) -> None:
+    claimed: list[NodeState | EdgeState] = [edge for key, edge in state.edges.items() if key.type == DERIVES_FROM]
+    claimed += [node for node in state.nodes.values() if node is not None]
+    for item in claimed:
+        if item.claims or item.crowd.size:
+            bound_claims(item)
+            if state.is_partial and not shows_first(item):
+                raise NeedsRebuild("those who said what is shown have taken it back, and many others say the same")
 
 
 def _forget_dead(node: NodeState, dead_at: Stamp) -> None:
@@ -145,7 +162,7 @@ def _is_remembered(state: State, node: NodeState, ref: Ref) -> bool:
 
 def _stands(state: State, key: EdgeKey, edge: EdgeState) -> bool:
     ends = state.nodes[key.from_id], state.nodes[key.to_id]
-    said = edge.linked or bool(edge.claims)
+    said = edge.linked or edge.is_claimed
     return said and all(end is not None and end.ref is not None and exists(state, end.ref) for end in ends)
 
 

@@ -9,13 +9,16 @@ from platform_defs.canonical import canonical_json
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.vocabulary import GONE_PREFIX, KNOWLEDGE, TOMBSTONE, vector_dimension
 from platform_defs.lineage.facts import Ref, name_props
-from platform_defs.lineage.merge.claims import by_precedence
-from platform_defs.lineage.merge.speakers import Run, SpeakerState
+from platform_defs.lineage.merge.speech.crowds import by_precedence
+from platform_defs.lineage.merge.speech.runs import Run
+from platform_defs.lineage.merge.speech.speakers import SpeakerState
 from platform_defs.lineage.merge.state import (
     NAMED,
     NEVER,
+    NO_CROWD,
     Claim,
     ColumnsState,
+    Crowd,
     EdgeState,
     IncomingRename,
     NodeState,
@@ -72,6 +75,8 @@ def read_node(node: Node, set_at: Stamp) -> NodeState:
         column_renamed_at=Stamp(facts.get("columnRenamed", NEVER)),
         count=count,
         claims=claims,
+        crowd=_read_crowd(facts),
+        crowd_ended_at=Stamp(facts.get("crowdEnded", NEVER)),
         speaker=read_speaker(facts["speaker"]) if "speaker" in facts else None,
         foreign=shown,
         vector=next((label for label in node.labels if vector_dimension(label)), None),
@@ -117,6 +122,7 @@ def read_edge(edge: Edge) -> tuple[EdgeKey, EdgeState]:
         props=dict(props),
         first=Stamp(facts.get("first", NEVER)),
         claims=claims,
+        crowd=_read_crowd(facts),
     )
     return EdgeKey(edge.type.removeprefix(GONE_PREFIX), edge.from_id, edge.to_id), state
 
@@ -131,6 +137,8 @@ def written_edge(key: EdgeKey, state: EdgeState, *, shown: bool) -> Edge:
         facts["props"] = state.props
     if state.claims:
         facts["claims"] = {name: [claim.at, claim.props] for name, claim in state.claims.items()}
+    if state.crowd.size:
+        facts["crowd"] = list(state.crowd)
     if shown:
         own = state.at > NEVER and state.linked
         props = state.props if own or not state.claims else by_precedence(state.claims)[0].props
@@ -173,6 +181,8 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
         "columnRenamed": state.column_renamed_at,
         "count": state.count if label is None else None,
         "claims": {name: [claim.at, claim.props] for name, claim in state.claims.items()},
+        "crowd": list(state.crowd) if state.crowd.size else None,
+        "crowdEnded": state.crowd_ended_at,
         "speaker": None if state.speaker is None else written_speaker(state.speaker),
     }
     return {name: value for name, value in facts.items() if value not in (None, "", {}, [])}
@@ -184,6 +194,9 @@ def written_speaker(speaker: SpeakerState) -> dict[str, Any]:
         "runs": {name: [run.completed, run.names_dataset, run.said] for name, run in speaker.runs.items()},
         "floor": speaker.floor,
         "lineageFloors": speaker.lineage_floors,
+        "past": speaker.past,
+        "forgotten": speaker.forgotten_at,
+        "lacksCounting": speaker.lacks_counting,
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -194,7 +207,14 @@ def read_speaker(facts: Mapping[str, Any]) -> SpeakerState:
         runs={name: Run(Stamp(run[0]), run[1], run[2]) for name, run in facts.get("runs", {}).items()},
         floor=Stamp(facts.get("floor", NEVER)),
         lineage_floors=dict(facts.get("lineageFloors", {})),
+        past=dict(facts.get("past", {})),
+        forgotten_at=Stamp(facts.get("forgotten", NEVER)),
+        lacks_counting=facts.get("lacksCounting", False),
     )
+
+
+def _read_crowd(facts: Mapping[str, Any]) -> Crowd:
+    return Crowd(*facts["crowd"]) if "crowd" in facts else NO_CROWD
 
 
 def _stamp(facts: Mapping[str, Any], name: str, set_at: Stamp) -> Stamp:

@@ -12,17 +12,20 @@ from dataclasses import dataclass, field, replace
 
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.claims import claim_again
 from platform_defs.lineage.merge.codec import read_edge, read_node
 from platform_defs.lineage.merge.load import table_of
 from platform_defs.lineage.merge.renames import joined, joined_claims, joined_edges, living
-from platform_defs.lineage.merge.speakers import SpeakerState
+from platform_defs.lineage.merge.speech.claims import claim_again, name_crowds
+from platform_defs.lineage.merge.speech.crowds import joined_crowds
+from platform_defs.lineage.merge.speech.speakers import SpeakerState
 from platform_defs.lineage.merge.state import (
     BEFORE_ALL,
     DERIVED_TYPES,
     NEVER,
+    NO_CROWD,
     Claim,
     ColumnsState,
+    Crowd,
     EdgeState,
     NodeState,
     Stamp,
@@ -57,6 +60,7 @@ def read_forgotten_facts(
 ) -> ForgottenFacts:
     """items: the whole graph. stored: the versions of all stored events; moves: their renames."""
     state = _whole(tenant, items)
+    name_crowds(state)
     forgotten = ForgottenFacts(state)
     mixed = {incoming.at: incoming.mixed for node in _nodes(state) for incoming in node.incoming_renames}
 
@@ -108,7 +112,7 @@ def is_of_merge(item: Node | Edge) -> bool:
     if isinstance(item, Node):
         return read_node(item, NEVER).ref is not None
     key, edge = read_edge(item)
-    return key.type in DERIVED_TYPES or bool(edge.at or edge.first or edge.claims)
+    return key.type in DERIVED_TYPES or bool(edge.at or edge.first or edge.is_claimed)
 
 
 def _whole(tenant: str, items: Iterable[Node | Edge]) -> State:
@@ -148,8 +152,9 @@ def _restamp(forgotten: ForgottenFacts, new: Callable[[Stamp], Stamp]) -> None:
         for key, edge in list(edges.items()):
             edge.at, edge.first = new(edge.at), new(edge.first)
             edge.claims = _restamped_claims(edge.claims, new)
-            if not edge.at and (edge.first or edge.claims):
-                edges[key] = EdgeState(NEVER, False, first=edge.first, claims=edge.claims)
+            edge.crowd = _restamped_crowd(edge.crowd, new)
+            if not edge.at and (edge.first or edge.is_claimed):
+                edges[key] = EdgeState(NEVER, False, first=edge.first, claims=edge.claims, crowd=edge.crowd)
             elif not edge.at:
                 del edges[key]
 
@@ -158,7 +163,14 @@ def _restamped_claims(claims: dict[str, Claim], new: Callable[[Stamp], Stamp]) -
     return {name: Claim(at, claim.props) for name, claim in claims.items() if (at := new(claim.at))}
 
 
+def _restamped_crowd(crowd: Crowd, new: Callable[[Stamp], Stamp]) -> Crowd:
+    """What is left of a crowd are claims of speakers who are forgotten."""
+    return crowd._replace(since=new(crowd.since) or BEFORE_ALL) if crowd.size else crowd
+
+
 def _restamp_speaker(speaker: SpeakerState, new: Callable[[Stamp], Stamp]) -> None:
+    # the rebuild sees what is stored of these runs again
+    speaker.past, speaker.lacks_counting, speaker.forgotten_at = {}, False, new(speaker.forgotten_at)
     speaker.floor = new(speaker.floor)
     speaker.lineage_floors = {id: at for id, stamp in speaker.lineage_floors.items() if (at := new(stamp))}
     for name, run in list(speaker.runs.items()):
@@ -172,7 +184,8 @@ def _restamp_speaker(speaker: SpeakerState, new: Callable[[Stamp], Stamp]) -> No
 
 
 def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:
-    node.claims = _restamped_claims(node.claims, new)
+    node.claims, node.crowd = _restamped_claims(node.claims, new), _restamped_crowd(node.crowd, new)
+    node.crowd_ended_at = new(node.crowd_ended_at)
     if node.speaker is not None:
         _restamp_speaker(node.speaker, new)
         if not node.speaker.runs and not node.speaker.floor:
@@ -234,6 +247,7 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
         node,
         exists_at=node.exists_at if node.exists_at < at else NEVER,
         claims={name: claim for name, claim in node.claims.items() if claim.at < at},
+        crowd=node.crowd if node.crowd.since < at else NO_CROWD,
         floor=node.floor if node.floor < at else NEVER,
         props={name: said for name, said in node.props.items() if said[0] < at},
         columns=node.columns if columns_before else None,
@@ -249,6 +263,8 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
         named_in=None,
         exists_at=node.exists_at if node.exists_at > at else NEVER,
         claims={name: claim for name, claim in node.claims.items() if claim.at > at},
+        crowd=node.crowd if node.crowd.since > at else NO_CROWD,
+        crowd_ended_at=node.crowd_ended_at,
         floor=node.floor if node.floor > at else NEVER,
         props={name: said for name, said in node.props.items() if said[0] > at},
         columns=None if columns_before else node.columns,
@@ -273,6 +289,8 @@ def _with_newer(known: NodeState | None, back: NodeState) -> NodeState:
         exists_at=max(known.exists_at, back.exists_at),
         named_in=None,
         claims=joined_claims(known.claims, back.claims),
+        crowd=joined_crowds(known.crowd, back.crowd),
+        crowd_ended_at=max(known.crowd_ended_at, back.crowd_ended_at),
         floor=max(known.floor, back.floor),
         props=back.props | known.props,
         columns=known.columns or back.columns,
@@ -299,4 +317,4 @@ def _leave_out_empty(forgotten: ForgottenFacts) -> None:
 def _says_anything(node: NodeState) -> bool:
     stamps = (node.label_at, node.exists_at, node.floor, node.entries_at, node.column_renamed_at)
     others = (node.props, node.columns, node.link_sets, node.column_link_sets, node.renames, node.incoming_renames)
-    return any(stamps) or any(others) or bool(node.claims) or node.speaker is not None
+    return any(stamps) or any(others) or bool(node.claims or node.crowd.size) or node.speaker is not None

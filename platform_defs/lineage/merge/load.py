@@ -8,10 +8,10 @@ from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.vocabulary import GONE_PREFIX
 from platform_defs.lineage.facts import Fact, Ref
-from platform_defs.lineage.merge.claims import correct_existence, review_claims
 from platform_defs.lineage.merge.codec import FACTS, read_edge, read_node
 from platform_defs.lineage.merge.required import Required, find_required
 from platform_defs.lineage.merge.rules import may_drop
+from platform_defs.lineage.merge.speech.claims import correct_existence, review_claims
 from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State
 
 

@@ -1,8 +1,11 @@
 """Finds the asset that a fact is about now (through renames) and whether the fact is still alive (through drops)."""
 
+from collections.abc import Iterable
+
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State, column_of
+from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State, column_of, version_in
+from platform_defs.lineage.version import Version
 
 
 def floor(state: State, ref: Ref) -> Stamp:
@@ -20,9 +23,11 @@ def floor(state: State, ref: Ref) -> Stamp:
 
 
 def dropped_at(state: State, table: Ref) -> Stamp:
-    """The newest drop of the table, or set of columns that may have dropped some of it."""
+    """The newest drop of the table, or of something of it that speakers do not know of."""
     node = state.find(table)
-    return max(floor(state, table), NEVER if node is None or node.columns is None else node.columns.at)
+    if node is None:
+        return floor(state, table)
+    return max(floor(state, table), node.crowd_ended_at, NEVER if node.columns is None else node.columns.at)
 
 
 def exists_at(state: State, ref: Ref) -> Stamp:
@@ -32,7 +37,7 @@ def exists_at(state: State, ref: Ref) -> Stamp:
         return NEVER
     table = None if ref.kind != "column" or ref.parent is None else state.find(ref.parent)
     columns = None if table is None else table.columns
-    newest = max(node.exists_at, *(claim.at for claim in node.claims.values()), NEVER)
+    newest = max(node.exists_at, *(claim.at for claim in node.claims.values()), node.crowd.since)
     if columns is not None and columns.at > node.arrived_at and ref.name[-1] in columns.lacked:
         return max(newest, columns.at)
     return newest
@@ -115,6 +120,21 @@ def claims_dead_before(state: State, key: EdgeKey) -> Stamp:
         return Stamp("~")
     dropped_at = max(floor(state, begin.ref), floor(state, end.ref))
     return max(dropped_at, unlinked_at(state, begin.ref, key.type), cut_at(state, key))
+
+
+def crowd_spoke_until(state: State, tables: Iterable[Ref]) -> Version:
+    """The newest event in which anybody of a crowd may have made its claim: each such event names all of the tables."""
+    return min(version_in(exists_at(state, table)) for table in tables)
+
+
+def tables_at(state: State, key: EdgeKey) -> list[Ref]:
+    """The tables that the ends of an edge of column lineage belong to."""
+    ends = (state.nodes[key.from_id], state.nodes[key.to_id])
+    return [table_above(end.ref) for end in ends if end is not None and end.ref is not None]
+
+
+def table_above(ref: Ref) -> Ref:
+    return ref.parent if ref.kind == "column" and ref.parent is not None else ref
 
 
 def cut_at(state: State, key: EdgeKey) -> Stamp:

@@ -88,7 +88,7 @@ def forget(state: State, ids: Iterable[str], before: Stamp) -> None:
             _forget(node, before, existing=existing)
     for key in state.edges_of(ids):
         edge = state.edges[key]
-        if key.type in DERIVED_TYPES or edge.linked or edge.claims:
+        if key.type in DERIVED_TYPES or edge.linked or edge.is_claimed:
             continue
         if max(edge.at, edge.first) < before:
             edge.at, edge.first = NEVER, NEVER

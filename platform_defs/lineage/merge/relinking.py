@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from platform_defs.lineage.facts import Exists, Fact, Ref, Statement
-from platform_defs.lineage.merge.claims import speakers_of, unsay
+from platform_defs.lineage.merge.speech.claims import speakers_of, unsay
 from platform_defs.lineage.merge.state import NEVER, EdgeState, NeedsRebuild, NodeState, Stamp, State, path, version_in
 from platform_defs.lineage.version import Version
 
@@ -51,7 +51,11 @@ def take_back(state: State, relink: Relink) -> None:
     claimed: list[NodeState | EdgeState] = [*map(state.node, family), *(state.edges[key] for key in edges)]
     others = {id for item in claimed for id in speakers_of(item)} - {speaker.id for speaker in speakers}
     others |= {stamp for one in family for stamp in _stamps(state.node(one)) if version_in(stamp) not in versions}
-    if others or any(state.edges[key].at or state.edges[key].first for key in edges):
+    if (
+        others
+        or any(item.crowd.size for item in claimed)
+        or any(state.edges[key].at or state.edges[key].first for key in edges)
+    ):
         raise NeedsRebuild(f"others than the known events have named {sorted(name.id for name in relink.names)}")
     is_unsaid = partial(_is_of, versions)
     for speaker, statements in speakers.items():

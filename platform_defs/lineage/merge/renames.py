@@ -4,10 +4,23 @@ from dataclasses import replace
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.claims import is_named, settle_names
-from platform_defs.lineage.merge.names import claims_dead_before, exists, exists_at, floor, resolve, unlinked_at
+from platform_defs.lineage.merge.names import (
+    claims_dead_before,
+    crowd_spoke_until,
+    exists,
+    exists_at,
+    floor,
+    resolve,
+    table_above,
+    tables_at,
+    unlinked_at,
+)
+from platform_defs.lineage.merge.speech.claims import claims_forgotten_until
+from platform_defs.lineage.merge.speech.crowds import joined_crowds
+from platform_defs.lineage.merge.speech.joining import is_named, settle_names
 from platform_defs.lineage.merge.state import (
     NEVER,
+    NO_CROWD,
     Claim,
     EdgeState,
     IncomingRename,
@@ -16,6 +29,7 @@ from platform_defs.lineage.merge.state import (
     Stamp,
     State,
     column_of,
+    version_in,
 )
 
 
@@ -36,6 +50,7 @@ def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
     mixed = _is_alive(state, new) or is_named(state, new)
     incoming = IncomingRename(at, floor(state, new), mixed, ref.parent != new.parent)
     if incoming.mixed:
+        _refuse_crowds(state, ref, new)
         settle_names(state, {ref, new})
     _move(state, ref, new, incoming)
     if ref.kind == "column":
@@ -66,10 +81,24 @@ def _refuse_newer(state: State, ref: Ref, at: Stamp) -> None:
                 *(stamp for stamp, _ in node.props.values()),
             ]
             newest = max(newest, *stamps, node.columns.at if node.columns else NEVER)
+            newest = max(newest, *(claims_forgotten_until(state, name) for name in node.claims), NEVER)
+    crowded = [[table_above(one)] for one in family if (node := state.find(one)) is not None and node.crowd.size]
     for key in state.edges_of({one.id for one in family}):
-        newest = max(newest, state.edges[key].newest)
-    if newest > at:
+        forgotten = (claims_forgotten_until(state, name) for name in state.edges[key].claims)
+        newest = max(newest, state.edges[key].newest, *forgotten)
+        if state.edges[key].crowd.size:
+            crowded.append(tables_at(state, key))
+    if newest > at or any(crowd_spoke_until(state, tables) > version_in(at) for tables in crowded):
         raise NeedsRebuild(f"{ref.id} has newer facts than its rename")
+
+
+def _refuse_crowds(state: State, *refs: Ref) -> None:
+    """Before two assets become one: a speaker may be in the crowds of both, and then count only once."""
+    family = [one for ref in refs for one in (ref, *state.below(ref))]
+    crowds = [node.crowd for one in family if (node := state.find(one)) is not None]
+    crowds += [state.edges[key].crowd for key in state.edges_of({one.id for one in family})]
+    if state.is_partial and any(crowd.size for crowd in crowds):
+        raise NeedsRebuild(f"{refs[0].id} becomes one with another, and more have claimed it than are remembered")
 
 
 def _is_alive(state: State, ref: Ref) -> bool:
@@ -80,7 +109,7 @@ def _is_alive(state: State, ref: Ref) -> bool:
         node = state.node(one)
         if any(stamp > floor(state, one) for stamp in (*node.link_sets.values(), *node.column_link_sets.values())):
             return True
-    return any(lives(state, key) or state.edges[key].claims for key in state.edges_of({one.id for one in family}))
+    return any(lives(state, key) or state.edges[key].is_claimed for key in state.edges_of({one.id for one in family}))
 
 
 def lives(state: State, key: EdgeKey) -> bool:
@@ -134,7 +163,12 @@ def joined_edges(known: EdgeState, other: EdgeState) -> EdgeState:
     """Two edges that are one from now on; of equal stamps, the known one counts."""
     newer = other if other.at > known.at else known
     first = min(filter(None, (known.first, other.first)), default=NEVER)
-    return replace(newer, first=first, claims=joined_claims(known.claims, other.claims))
+    return replace(
+        newer,
+        first=first,
+        claims=joined_claims(known.claims, other.claims),
+        crowd=joined_crowds(known.crowd, other.crowd),
+    )
 
 
 def joined_claims(one: dict[str, Claim], other: dict[str, Claim]) -> dict[str, Claim]:
@@ -187,6 +221,8 @@ def joined(one: NodeState | None, other: NodeState) -> NodeState:
         exists_at=max(one.exists_at, other.exists_at),
         props=props,
         claims=joined_claims(one.claims, other.claims),
+        crowd=joined_crowds(one.crowd, other.crowd),
+        crowd_ended_at=max(one.crowd_ended_at, other.crowd_ended_at),
         foreign={**other.foreign, **one.foreign},
         vector=one.vector or other.vector,
     )
@@ -195,9 +231,10 @@ def joined(one: NodeState | None, other: NodeState) -> NodeState:
 def _exists_without_claims(state: State, ref: Ref, dead_at: Stamp) -> Stamp:
     """The newest fact, beside claims, that says the asset exists; NEVER if it is dead."""
     node = state.node(ref)
-    claims, node.claims = node.claims, {}
+    claims, crowd = node.claims, node.crowd
+    node.claims, node.crowd = {}, NO_CROWD
     said_at = exists_at(state, ref)
-    node.claims = claims
+    node.claims, node.crowd = claims, crowd
     return said_at if said_at > dead_at else NEVER
 
 
@@ -210,8 +247,8 @@ def _take_edges(state: State, ids: set[str]) -> dict[EdgeKey, EdgeState]:
         claims = {name: claim for name, claim in edge.claims.items() if claim.at > claims_dead_before(state, key)}
         if lives(state, key):
             living[key] = replace(edge, claims=claims)
-        elif claims:
-            living[key] = EdgeState(NEVER, False, claims=claims)
+        elif claims or edge.crowd.size:
+            living[key] = EdgeState(NEVER, False, claims=claims, crowd=edge.crowd)
     for key in keys:
         del state.edges[key]
     return living

@@ -19,11 +19,12 @@ from platform_defs.lineage.facts import (
     Statement,
     Unlinked,
 )
-from platform_defs.lineage.merge.claims import speakers_of
+from platform_defs.lineage.merge.names import tables_at
 from platform_defs.lineage.merge.rules import digest_of, may_drop
-from platform_defs.lineage.merge.speakers import SpeakerState, live_shape
+from platform_defs.lineage.merge.speech.claims import speakers_of
+from platform_defs.lineage.merge.speech.speakers import SpeakerState, live_shape
+from platform_defs.lineage.merge.speech.statement_bodies import DERIVES_FROM, ClaimKey, encode, tables_of
 from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State, column_of, path
-from platform_defs.lineage.merge.statement_bodies import DERIVES_FROM, ClaimKey, encode, tables_of
 
 HAS_COLUMN = "HAS_COLUMN"
 
@@ -201,12 +202,23 @@ class _Asked:
         items = (*self._state.nodes.values(), *self._state.edges.values())
         for id in {id for item in items if item is not None for id in speakers_of(item)} - self._state.nodes.keys():
             self.required.ids.add(id)
+        self._crowds()
         for node in list(self._state.nodes.values()):
             if node is not None and node.speaker is not None:
                 for table, at in node.speaker.tables().items():
                     self.names(table, at)
                 for key, at in node.speaker.refs():
                     self._renamed_columns(key, at)
+
+    def _crowds(self) -> None:
+        """When a crowd has spoken last is told by its tables, and by those who vouch that these exist."""
+        for node in list(self._state.nodes.values()):
+            if node is not None and node.crowd.size and node.ref is not None and node.ref.parent is not None:
+                self._surround(node.ref.parent.id)
+        for key, edge in self._state.edges.items():
+            if edge.crowd.size and all(self._state.nodes.get(end) is not None for end in (key.from_id, key.to_id)):
+                for table in tables_at(self._state, key):
+                    self._surround(table.id)
 
     def lineage_of_both(self, one: Ref, other: Ref, at: Stamp) -> None:
         """If two tables become one, lineage may count again that a speaker who names both has said of either."""

@@ -19,10 +19,12 @@ from platform_defs.lineage.facts import (
     Statement,
     Unlinked,
 )
-from platform_defs.lineage.merge.claims import review_claims, review_joined_claims, take_statement
 from platform_defs.lineage.merge.codec import ENTRY, plain
 from platform_defs.lineage.merge.names import exists, exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.renames import rename
+from platform_defs.lineage.merge.speech.claims import review_claims, take_statement
+from platform_defs.lineage.merge.speech.joining import review_joined_claims
+from platform_defs.lineage.merge.speech.vouching import NOTHING, Vouched
 from platform_defs.lineage.merge.state import (
     DERIVED_TYPES,
     NAMED,
@@ -37,7 +39,6 @@ from platform_defs.lineage.merge.state import (
     path,
     version_in,
 )
-from platform_defs.lineage.merge.vouching import NOTHING, Vouched
 
 # kinds of assets of which it is remembered which events named them
 NAMED_IN = frozenset({"catalog", "schema", "table"})
@@ -46,7 +47,7 @@ NAMED_IN = frozenset({"catalog", "schema", "table"})
 def take(state: State, facts: Iterable[tuple[Stamp, Fact]], vouched: Vouched = NOTHING) -> None:
     """Facts in the order of their stamps; raises NeedsRebuild, and then the state is of no use.
 
-    vouched: assets that need not be told again that they exist (vouching.py).
+    vouched: assets that need not be told again that they exist (speech/vouching.py).
     """
     for at, fact in facts:
         match fact:
@@ -239,7 +240,7 @@ def _link(state: State, type: str, source: Ref, target: Ref, said: EdgeState) ->
     known = state.edges.get(key)
     if known is None or said.at > known.at:
         if known is not None:
-            said.first, said.claims = known.first, known.claims
+            said.first, said.claims, said.crowd = known.first, known.claims, known.crowd
         state.put_edge(key, said)
         state.node(begin)
         state.node(end)

@@ -1,7 +1,7 @@
 """The remembered facts of those nodes and edges that a group of events touches, in memory."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, NewType
 
@@ -9,17 +9,16 @@ from platform_defs.canonical import canonical_json
 from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge import bounds
 from platform_defs.lineage.version import Version
 
 if TYPE_CHECKING:
-    from platform_defs.lineage.merge.speakers import SpeakerState
+    from platform_defs.lineage.merge.speech.speakers import SpeakerState
 
 Stamp = NewType("Stamp", str)
 NEVER = Stamp("")  # before every stamp
 BEFORE_ALL = Stamp("0")  # before every stamp of an event, which has the years from 1 on
 VERSION_LENGTH = 32
-# so many events that named a table are remembered
-MAX_NAMED = 16
 
 # edges that follow from names; facts cannot say or deny them
 DERIVED_TYPES = frozenset(kind.edge for kind in ASSET_KINDS.values())
@@ -63,7 +62,7 @@ class IncomingRename:
 
 
 class Claim(NamedTuple):
-    """A speaker says that a node or edge exists, with these properties. `at` may be too old (see speakers.py)."""
+    """A speaker says that a node or edge exists, with these properties. `at` may be too old: see speech/speakers.py."""
 
     at: Stamp
     props: dict[str, Any]
@@ -81,11 +80,26 @@ class Claim(NamedTuple):
         return Claim(max(self.at, other.at), props)
 
 
+class Crowd(NamedTuple):
+    """The claims on a node or edge that are not remembered one by one (speech/crowds.py). size: how many they are.
+
+    since: none of them is older. first: for each property, the first one who gives it.
+    """
+
+    size: int
+    since: Stamp
+    first: Mapping[str, str]
+
+
+NO_CROWD = Crowd(0, NEVER, {})
+
+
 @dataclass(slots=True)
 class NodeState:
     """link_sets and column_link_sets: the newest LinkSet and, of a table, ColumnsUnlinked by type. entries_at: the
     newest fact that said all entries of `properties`; older ones are not kept. named_in: of a table and what is above
-    it, the versions of all events that named it; None if they are more than MAX_NAMED, or not known.
+    it, the versions of all events that named it; None if they are more than MAX_NAMED, or not known. crowd_ended_at: of
+    a table, the newest drop that ended claims of a crowd on its columns or their lineage.
     """
 
     ref: Ref | None
@@ -105,6 +119,8 @@ class NodeState:
     count: int | None = None
     # by the id of the speaker; that a speaker has read a column is a claim beside that it writes the column
     claims: dict[str, Claim] = field(default_factory=dict)
+    crowd: Crowd = NO_CROWD
+    crowd_ended_at: Stamp = NEVER
     speaker: "SpeakerState | None" = None
     # what others than the merge wrote on the node, such as an embedding
     foreign: dict[str, Any] = field(default_factory=dict)
@@ -114,7 +130,7 @@ class NodeState:
         """Adds events that named the asset."""
         if self.named_in is not None and not self.named_in.issuperset(versions):
             both = self.named_in.union(versions)
-            self.named_in = both if len(both) <= MAX_NAMED else None
+            self.named_in = both if len(both) <= bounds.MAX_NAMED else None
 
     @property
     def arrived_at(self) -> Stamp:
@@ -130,10 +146,15 @@ class EdgeState:
     props: dict[str, Any] = field(default_factory=dict)
     first: Stamp = NEVER
     claims: dict[str, Claim] = field(default_factory=dict)
+    crowd: Crowd = NO_CROWD
+
+    @property
+    def is_claimed(self) -> bool:
+        return bool(self.claims or self.crowd.size)
 
     @property
     def newest(self) -> Stamp:
-        return max(self.at, *(claim.at for claim in self.claims.values()), NEVER)
+        return max(self.at, *(claim.at for claim in self.claims.values()), self.crowd.since)
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from platform_defs.lineage.merge.load import load
 from platform_defs.lineage.merge.pruning import Speakers, forget, is_candidate
 from platform_defs.lineage.merge.relinking import Relink, take_back
 from platform_defs.lineage.merge.rules import may_drop, take
+from platform_defs.lineage.merge.speech.vouching import NOTHING, vouched_assets
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, NodeState, Stamp, State, stamp_of
-from platform_defs.lineage.merge.vouching import NOTHING, vouched_assets
 from platform_defs.lineage.version import Version, version_of
 from platform_defs.store.chunks import chunks
 

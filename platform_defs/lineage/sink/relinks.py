@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge import bounds
 from platform_defs.lineage.merge.codec import read_node
 from platform_defs.lineage.merge.relinking import Relink, is_plain, names_any
-from platform_defs.lineage.merge.state import MAX_NAMED, NEVER
+from platform_defs.lineage.merge.state import NEVER
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import stamp_facts
 from platform_defs.lineage.sink.symlinks import linked_names, note_use, read_meanings
@@ -28,7 +29,7 @@ def find_relink(connection: Connection, graph: Graph, tenant_id: int, names: Col
             return None
         versions |= named_in
     # more events than are remembered may have named what is above the tables, and all of them be these
-    if len(versions) > MAX_NAMED or not all(map(_is_of_files, names)):
+    if len(versions) > bounds.MAX_NAMED or not all(map(_is_of_files, names)):
         return None
     events = raw_events.read_versions(connection, tenant_id, versions)
     # without its row, which retention deletes, it is not known what an event said

@@ -13,9 +13,9 @@ from typing import Any
 
 from platform_defs.lineage.facts import Fact, Ref, Statement
 from platform_defs.lineage.merge.names import current_name, exists, floor
+from platform_defs.lineage.merge.speech.statement_bodies import DERIVES_FROM, digest_of, items
+from platform_defs.lineage.merge.speech.unmoved import unmoved_shape
 from platform_defs.lineage.merge.state import Stamp, State, path, version_in
-from platform_defs.lineage.merge.statement_bodies import DERIVES_FROM, digest_of, items
-from platform_defs.lineage.merge.unmoved import unmoved_shape
 from platform_defs.lineage.version import Version
 
 Bodies = Mapping[str, Mapping[str, Any]]

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from platform_defs.lineage.facts import Ref, Statement
 from platform_defs.lineage.merge.names import current_name, dropped_at
-from platform_defs.lineage.merge.state import NEVER, Claim, Stamp, State, column_of
-from platform_defs.lineage.merge.statement_bodies import (
+from platform_defs.lineage.merge.speech.runs import Bodies, FoldedRuns, Run, named_tables, tables_now
+from platform_defs.lineage.merge.speech.statement_bodies import (
     DERIVES_FROM,
     ClaimKey,
     decode,
@@ -31,15 +31,8 @@ from platform_defs.lineage.merge.statement_bodies import (
     table_ref,
     tables_of,
 )
-from platform_defs.lineage.merge.unmoved import unmoved_shape
-from platform_defs.lineage.merge.vouching import say_vouched
-
-# A speaker remembers this many runs beside those that still count.
-MAX_RUNS = 8
-# Runs that never completed and are too old to be remembered one by one: their statements still count.
-UNFINISHED = ""
-# Of more different statements of such runs the oldest are forgotten: what they claim stays.
-MAX_UNFINISHED = 16
+from platform_defs.lineage.merge.speech.unmoved import unmoved_shape
+from platform_defs.lineage.merge.state import NEVER, Claim, Stamp, State, column_of
 
 
 class Part(NamedTuple):
@@ -59,36 +52,21 @@ Claims = dict[ClaimKey, Claim]
 
 
 @dataclass(slots=True)
-class Run:
-    """said: the stamps of each statement, by digest: only the newest one, unless names have moved in between."""
-
-    completed: Stamp = NEVER
-    names_dataset: bool = False
-    said: dict[str, list[Stamp]] = field(default_factory=dict)
-
-    @property
-    def done_at(self) -> Stamp:
-        return self.completed if self.names_dataset else NEVER
-
-    @property
-    def newest(self) -> Stamp:
-        return max(self.completed, *(at for _, at in self.statements()), NEVER)
-
-    def statements(self) -> Iterator[tuple[str, Stamp]]:
-        return ((digest, at) for digest, stamps in self.said.items() for at in stamps)
-
-
-@dataclass(slots=True)
 class SpeakerState:
     """bodies: statements by digest (statement_bodies.py). floor and lineage_floors: of runs that are not remembered.
 
-    lineage_floors are by the ids that tables had when their lineage was said.
+    lineage_floors are by the ids that tables had when their lineage was said. folded, past, forgotten_at and
+    lacks_counting: see past_runs.py; the folded runs are not stored.
     """
 
-    bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    bodies: Bodies = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     floor: Stamp = NEVER
     lineage_floors: dict[str, Stamp] = field(default_factory=dict)
+    folded: FoldedRuns = field(default_factory=FoldedRuns)
+    past: dict[str, list[str] | None] = field(default_factory=dict)
+    forgotten_at: Stamp = NEVER
+    lacks_counting: bool = False
 
     def copy(self) -> "SpeakerState":
         runs = {
@@ -96,6 +74,10 @@ class SpeakerState:
             for name, run in self.runs.items()
         }
         return replace(self, bodies=dict(self.bodies), runs=runs, lineage_floors=dict(self.lineage_floors))
+
+    def leave_out_unused_bodies(self) -> None:
+        used = {digest for run in self.runs.values() for digest in run.said}
+        self.bodies = {digest: body for digest, body in self.bodies.items() if digest in used}
 
     def add(self, state: State, statement: Statement, at: Stamp) -> None:
         run = self.runs.setdefault(statement.run, Run())
@@ -106,6 +88,9 @@ class SpeakerState:
             digest = digest_of(statement)
             body = self.bodies.setdefault(digest, encode(statement))
             run.said[digest] = newest_stamps(state, body, [*run.said.get(digest, ()), at])
+
+    def done_at(self, run: str) -> Stamp:
+        return self.runs[run].done_at if run in self.runs else NEVER
 
     def said(self) -> Iterator[tuple[str, Stamp]]:
         """The digests of all remembered statements, with the times at which they were made."""
@@ -149,18 +134,18 @@ class SpeakerState:
 
 def live_parts(state: State, speaker: SpeakerState) -> dict[Part, Stamp]:
     """The parts of statements that count, each with the newest stamp at which it was said."""
-    current = max(speaker.floor, *(run.done_at for run in speaker.runs.values()), NEVER)
+    current = max(speaker.floor, speaker.folded.newest_done, *(run.done_at for run in speaker.runs.values()))
     column_floors, lineage_floors = _floors(state, speaker)
     live: dict[Part, Stamp] = {}
     for run in speaker.runs.values():
         for digest, at in run.statements():
             body, effective = speaker.bodies[digest], max(at, run.done_at)
-            read, where = _now(state, body["read"], at), _where(state, body, at)
+            read, where = tables_now(state, body["read"], at), _where(state, body, at)
             parts = [Part(digest, "read", table, where) for table in read]
             if effective >= current:
                 parts += [Part(digest, "io", None, where), *(Part(digest, "reading", table, where) for table in read)]
             for kind, floors in (("written", column_floors), ("lineage", lineage_floors)):
-                for table in _now(state, body[kind], at):
+                for table in tables_now(state, body[kind], at):
                     if effective >= floors.get(table, NEVER):
                         parts.append(Part(digest, kind, table, where))
             for part in parts:
@@ -190,40 +175,6 @@ def expand(
                 if kind == "read" and ("reading", live_table) not in parts:
                     props = {}
                 yield key, named, Claim(at, props)
-
-
-def fold(state: State, speaker: SpeakerState) -> None:
-    """Forgets old runs that do not count any more, so that what is remembered is bounded."""
-    if len(speaker.runs) <= MAX_RUNS:
-        return
-    counting = live_shape(state, speaker, readers=False)
-    said_before = set(speaker.said())
-    oldest = sorted(speaker.runs.keys() - {UNFINISHED}, key=lambda name: (speaker.runs[name].newest, name))
-    for name in oldest[: len(speaker.runs) - MAX_RUNS]:
-        run = speaker.runs.pop(name)
-        floor = speaker.floor
-        if run.done_at:
-            speaker.floor = max(floor, run.done_at)
-            _keep_lineage_floors(state, speaker, run)
-        else:
-            others = speaker.runs.setdefault(UNFINISHED, Run(names_dataset=True))
-            for digest, stamps in run.said.items():
-                both = [*others.said.get(digest, ()), *stamps]
-                others.said[digest] = newest_stamps(state, speaker.bodies[digest], both)
-        if live_shape(state, speaker, readers=False) != counting:
-            speaker.floor, speaker.runs[name] = floor, run
-    if UNFINISHED in speaker.runs:
-        said = speaker.runs[UNFINISHED].said
-        newest = sorted(said, key=lambda digest: (said[digest][-1], digest))[-MAX_UNFINISHED:]
-        speaker.runs[UNFINISHED].said = {digest: said[digest] for digest in newest}
-    # what is said again in a run that is remembered needs no correction
-    last_said: dict[str, Stamp] = {}
-    for digest, at in speaker.said():
-        last_said[digest] = max(last_said.get(digest, NEVER), at)
-    forgotten = [(digest, at) for digest, at in said_before if at > last_said.get(digest, NEVER)]
-    say_vouched(state, speaker.bodies, forgotten)
-    used = {digest for run in speaker.runs.values() for digest in run.said}
-    speaker.bodies = {digest: body for digest, body in speaker.bodies.items() if digest in used}
 
 
 def live_shape(state: State, speaker: SpeakerState, *, readers: bool = True) -> object:
@@ -269,41 +220,18 @@ def _floors(state: State, speaker: SpeakerState) -> tuple[dict[Ref, Stamp], dict
     for _, digest, at in said:
         for name in map(table_ref, speaker.bodies[digest]["lineage"]):
             if (table := current_name(state, name, at)) is not None:
-                lineage[table] = max(lineage.get(table, NEVER), speaker.lineage_floors.get(name.id, NEVER))
+                floors = lineage.get(table, NEVER), speaker.lineage_floors.get(name.id, NEVER)
+                lineage[table] = max(*floors, speaker.folded.lineage_floor(state, table))
     for run in speaker.runs.values():
         if not run.done_at:
             continue
-        named = _named_tables(state, speaker, run)
+        named = named_tables(state, speaker.bodies, run)
         for table in named["written"]:
             columns[table] = max(columns.get(table, NEVER), run.done_at)
         for table in lineage:
             if table in named["lineage"] or table not in named["outputs"]:
                 lineage[table] = max(lineage[table], run.done_at)
     return columns, lineage
-
-
-def _named_tables(state: State, speaker: SpeakerState, run: Run) -> dict[str, set[Ref]]:
-    said = [(speaker.bodies[digest], at) for digest, at in run.statements()]
-    return {
-        kind: {table for body, at in said for table in _now(state, body[kind], at)}
-        for kind in ("outputs", "written", "lineage")
-    }
-
-
-def _keep_lineage_floors(state: State, speaker: SpeakerState, forgotten: Run) -> None:
-    named = _named_tables(state, speaker, forgotten)
-    for run in speaker.runs.values():
-        for digest, at in run.statements():
-            for name in map(table_ref, speaker.bodies[digest]["lineage"]):
-                table = current_name(state, name, at)
-                if table in named["lineage"] or table not in named["outputs"]:
-                    known = speaker.lineage_floors.get(name.id, NEVER)
-                    speaker.lineage_floors[name.id] = max(known, forgotten.done_at)
-
-
-def _now(state: State, names: Iterable[list[str]], at: Stamp) -> list[Ref]:
-    found = (current_name(state, table_ref(name), at) for name in names)
-    return [table for table in found if table is not None]
 
 
 def _kind(key: ClaimKey) -> str:

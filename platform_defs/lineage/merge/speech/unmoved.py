@@ -6,11 +6,11 @@ That is the usual case, and it is asked several times for every event.
 from typing import TYPE_CHECKING, NamedTuple
 
 from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.speech.statement_bodies import Tables, tables_of
 from platform_defs.lineage.merge.state import NEVER, Stamp
-from platform_defs.lineage.merge.statement_bodies import Tables, tables_of
 
 if TYPE_CHECKING:
-    from platform_defs.lineage.merge.speakers import SpeakerState
+    from platform_defs.lineage.merge.speech.speakers import SpeakerState
 
 
 class LiveTables(NamedTuple):
@@ -26,7 +26,7 @@ def unmoved_shape(speaker: "SpeakerState", *, readers: bool) -> dict[str, LiveTa
     """Equal for the same speaker before and after a change exactly if the same parts of statements are live."""
     newest: dict[str, Stamp] = {}
     done: dict[frozenset[str], Stamp] = {}
-    current = speaker.floor
+    current = max(speaker.floor, speaker.folded.newest_done)
     for run in speaker.runs.values():
         done_at = run.done_at
         if done_at:
@@ -65,7 +65,10 @@ def _lineage_floors(
     speaker: "SpeakerState", tables: dict[str, Tables], done: dict[frozenset[str], Stamp]
 ) -> dict[Ref, Stamp]:
     with_lineage = frozenset[Ref]().union(*(named.lineage for named in tables.values()))
-    floors = {table: speaker.lineage_floors.get(table.id, NEVER) for table in with_lineage}
+    floors = {
+        table: max(speaker.lineage_floors.get(table.id, NEVER), speaker.folded.unmoved_lineage_floor(table))
+        for table in with_lineage
+    }
     for said, done_at in done.items():
         outputs = frozenset[Ref]().union(*(tables[digest].outputs for digest in said))
         replaced = frozenset[Ref]().union(*(tables[digest].lineage for digest in said))

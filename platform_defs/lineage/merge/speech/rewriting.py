@@ -7,9 +7,9 @@ from typing import Any
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.names import current_name, cut_at, floor, follow, unlinked_at
-from platform_defs.lineage.merge.speakers import SpeakerState, is_loaded, newest_stamps
+from platform_defs.lineage.merge.speech.speakers import SpeakerState, is_loaded, newest_stamps
+from platform_defs.lineage.merge.speech.statement_bodies import ClaimKey, digest_of_body, items
 from platform_defs.lineage.merge.state import Stamp, State
-from platform_defs.lineage.merge.statement_bodies import ClaimKey, digest_of_body, items
 
 
 def strike_dead(state: State, speaker: SpeakerState) -> None:

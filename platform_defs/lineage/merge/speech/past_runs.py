@@ -1,0 +1,180 @@
+"""Bounds what is stored of a speaker's runs, and notices when a run that is not stored any more matters again.
+
+A run is *folded* when MAX_RUNS newer ones are known, or MAX_OPEN_RUNS if it has not completed, and when it does not
+count any more or its statements can be put with those of other uncompleted runs. In memory a folded run is kept with
+all that it said: a rebuild, which sees every event, can take it up again at any time. In the graph only traces of it
+are stored:
+
+- `SpeakerState.past`: which runs these were, by a hash, and which statements the uncompleted ones had made. Another
+  event of such a run needs a rebuild, unless it only makes the one statement again that the run had made.
+- `SpeakerState.forgotten_at`: the newest forgotten statement that still has claims. Those of columns that were read are
+  never taken back, so that only a drop or rename needs to know of them, and only one that is older.
+- `SpeakerState.lacks_counting`: statements of uncompleted runs count until a newer run completes. If there are more
+  than MAX_UNFINISHED, the oldest are not stored, and the next run that completes needs a rebuild.
+
+Traces of the last runs only are stored. A run of which an event arrives after more than MAX_PAST_COMPLETED others have
+completed, or after more than MAX_PAST_OPEN others have begun, is taken for a new one.
+"""
+
+import hashlib
+from dataclasses import replace
+
+from platform_defs.lineage.facts import Statement
+from platform_defs.lineage.merge import bounds
+from platform_defs.lineage.merge.names import current_name
+from platform_defs.lineage.merge.speech.runs import UNFINISHED, Run, named_tables
+from platform_defs.lineage.merge.speech.speakers import SpeakerState, live_parts, live_shape, newest_stamps
+from platform_defs.lineage.merge.speech.statement_bodies import digest_of, table_ref
+from platform_defs.lineage.merge.speech.vouching import say_vouched
+from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State
+
+_SHORT = 6
+
+
+def recall(state: State, speaker: SpeakerState, statement: Statement) -> None:
+    """Before the statement is added: its run counts with all that it has said before."""
+    name = statement.run
+    if name in speaker.runs:
+        return
+    if name in speaker.folded:
+        _unfold(speaker, name)
+    elif (trace := _hash(name)) in speaker.past:
+        known = speaker.past.pop(trace)
+        repeats = known is not None and set(known) <= {digest_of(statement)[:_SHORT]}
+        if state.is_partial and (state.names_moved or not repeats):
+            raise NeedsRebuild(f"{statement.speaker.id}: an event of a run that is not remembered any more")
+
+
+def fold(state: State, speaker: SpeakerState) -> None:
+    """Puts old runs aside that do not count any more (past_runs.py)."""
+    completed = [name for name, run in speaker.runs.items() if run.completed]
+    open_runs = [name for name, run in speaker.runs.items() if not run.completed and name != UNFINISHED]
+    if len(completed) <= bounds.MAX_RUNS and len(open_runs) <= bounds.MAX_OPEN_RUNS:
+        return
+    counting = live_shape(state, speaker, readers=False)
+    for name in (
+        *_oldest(speaker, completed, len(completed) - bounds.MAX_RUNS),
+        *_oldest(speaker, open_runs, len(open_runs) - bounds.MAX_OPEN_RUNS),
+    ):
+        run = speaker.runs.pop(name)
+        if run.done_at and _may_count_again(state, speaker, run):
+            speaker.runs[name] = run
+            continue
+        if not run.done_at:
+            others = speaker.runs.setdefault(UNFINISHED, Run(names_dataset=True))
+            for digest, stamps in run.said.items():
+                both = [*others.said.get(digest, ()), *stamps]
+                others.said[digest] = newest_stamps(state, speaker.bodies[digest], both)
+        speaker.folded.add(name, run, speaker.bodies)
+        if live_shape(state, speaker, readers=False) != counting:
+            speaker.runs[name] = speaker.folded.take(name)[0]
+    speaker.leave_out_unused_bodies()
+
+
+def _oldest(speaker: SpeakerState, names: list[str], number: int) -> list[str]:
+    return sorted(names, key=lambda name: (speaker.runs[name].newest, name))[: max(number, 0)]
+
+
+def _may_count_again(state: State, speaker: SpeakerState, run: Run) -> bool:
+    """Whether only runs that may still name a table have ended lineage of that table, by not naming it."""
+    for digest, at in run.statements():
+        effective = max(at, run.done_at)
+        for name in map(table_ref, speaker.bodies[digest]["lineage"]):
+            table = current_name(state, name, at)
+            if table is not None and effective >= max(
+                speaker.lineage_floors.get(name.id, NEVER),
+                speaker.folded.lineage_floor(state, table),
+                *(
+                    other.done_at
+                    for other in speaker.runs.values()
+                    if other.done_at > effective and table in named_tables(state, speaker.bodies, other)["lineage"]
+                ),
+            ):
+                return True
+    return False
+
+
+def unfold_all(speaker: SpeakerState) -> None:
+    for name, _, _ in list(speaker.folded.items()):
+        _unfold(speaker, name)
+
+
+def _unfold(speaker: SpeakerState, name: str) -> None:
+    speaker.runs[name], bodies = speaker.folded.take(name)
+    speaker.bodies = {**bodies, **speaker.bodies}
+
+
+def bound_runs(state: State, speaker: SpeakerState) -> None:
+    """Before the speaker is written: leaves out what is not stored, and notes its traces."""
+    unfinished = speaker.runs.get(UNFINISHED)
+    too_many = unfinished is not None and len(unfinished.said) > min(bounds.MAX_OPEN_RUNS, bounds.MAX_UNFINISHED)
+    if not speaker.folded and not too_many:
+        return
+    bodies = {**speaker.bodies}
+    said_before = set(speaker.said())
+    for _, run, some in speaker.folded.items():
+        bodies |= some
+        said_before.update(run.statements())
+    if too_many and unfinished is not None:
+        _bound_unfinished(state, speaker, unfinished)
+    for name, run, _ in speaker.folded.items():
+        trace = None if run.completed else [digest[:_SHORT] for digest in run.said]
+        speaker.past.pop(_hash(name), None)
+        speaker.past[_hash(name)] = trace
+    _keep_floors(state, speaker)
+    speaker.folded.clear()
+    _bound_past(speaker)
+    # what is said again in a run that is remembered needs no correction
+    last_said: dict[str, Stamp] = {}
+    for digest, at in speaker.said():
+        last_said[digest] = max(last_said.get(digest, NEVER), at)
+    forgotten = [(digest, at) for digest, at in said_before if at > last_said.get(digest, NEVER)]
+    say_vouched(state, bodies, forgotten)
+    claiming = [at for digest, at in forgotten if bodies[digest]["read"] or speaker.lacks_counting]
+    speaker.forgotten_at = max(speaker.forgotten_at, *claiming, NEVER)
+    speaker.leave_out_unused_bodies()
+
+
+def _bound_unfinished(state: State, speaker: SpeakerState, unfinished: Run) -> None:
+    """Of the statements of uncompleted runs, keeps those that count or may do so again; of too many the newest."""
+    said = unfinished.said
+    counting = sorted(
+        _counting_digests(state, speaker) & said.keys(), key=lambda digest: (said[digest][-1], digest), reverse=True
+    )
+    kept = set(counting[: bounds.MAX_UNFINISHED])
+    speaker.lacks_counting |= len(counting) > len(kept)
+    speaker.runs[UNFINISHED] = replace(unfinished, said={digest: said[digest] for digest in said if digest in kept})
+
+
+def _counting_digests(state: State, speaker: SpeakerState) -> set[str]:
+    """The statements of uncompleted runs that count or may do so again; some others too."""
+    live = {part.digest for part in live_parts(state, speaker) if part.kind not in ("read", "reading")}
+    unfinished = speaker.runs.get(UNFINISHED, Run())
+    return live | {
+        digest
+        for digest, stamps in unfinished.said.items()
+        if _may_count_again(state, speaker, Run(said={digest: stamps}))
+    }
+
+
+def _keep_floors(state: State, speaker: SpeakerState) -> None:
+    """Before the folded runs are forgotten: what they have ended stays so."""
+    speaker.floor = max(speaker.floor, speaker.folded.newest_done)
+    for run in speaker.runs.values():
+        for digest, at in run.statements():
+            for name in map(table_ref, speaker.bodies[digest]["lineage"]):
+                if (table := current_name(state, name, at)) is not None:
+                    floor = speaker.folded.lineage_floor(state, table)
+                    if floor > speaker.lineage_floors.get(name.id, NEVER):
+                        speaker.lineage_floors[name.id] = floor
+
+
+def _bound_past(speaker: SpeakerState) -> None:
+    completed = [trace for trace, digests in speaker.past.items() if digests is None]
+    open_runs = [trace for trace, digests in speaker.past.items() if digests is not None]
+    for trace in (*completed[: -bounds.MAX_PAST_COMPLETED], *open_runs[: -bounds.MAX_PAST_OPEN]):
+        del speaker.past[trace]
+
+
+def _hash(run: str) -> str:
+    return hashlib.blake2b(run.encode(), digest_size=_SHORT // 2).hexdigest()

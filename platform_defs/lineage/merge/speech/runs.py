@@ -1,0 +1,103 @@
+"""Runs of a speaker: those that are remembered one by one, and those that are put aside (past_runs.py)."""
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge.names import current_name
+from platform_defs.lineage.merge.speech.statement_bodies import table_ref, tables_of
+from platform_defs.lineage.merge.state import NEVER, Stamp, State
+
+Bodies = dict[str, dict[str, Any]]
+# The name under which statements of uncompleted runs are kept together that are not remembered one by one.
+UNFINISHED = ""
+
+
+@dataclass(slots=True)
+class Run:
+    """said: the stamps of each statement, by digest: only the newest one, unless names have moved in between."""
+
+    completed: Stamp = NEVER
+    names_dataset: bool = False
+    said: dict[str, list[Stamp]] = field(default_factory=dict)
+
+    @property
+    def done_at(self) -> Stamp:
+        return self.completed if self.names_dataset else NEVER
+
+    @property
+    def newest(self) -> Stamp:
+        return max(self.completed, *(at for _, at in self.statements()), NEVER)
+
+    def statements(self) -> Iterator[tuple[str, Stamp]]:
+        return ((digest, at) for digest, stamps in self.said.items() for at in stamps)
+
+
+@dataclass(slots=True)
+class FoldedRuns:
+    """Runs that are put aside (past_runs.py), with the bodies of their statements: they only end what others said."""
+
+    _runs: dict[str, tuple[Run, Bodies]] = field(default_factory=dict)
+    # the completed ones, in the order in which they completed
+    _done: list[tuple[Stamp, str]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._runs
+
+    def items(self) -> Iterator[tuple[str, Run, Bodies]]:
+        return ((name, run, bodies) for name, (run, bodies) in self._runs.items())
+
+    def add(self, name: str, run: Run, bodies: Bodies) -> None:
+        self._runs[name] = run, {digest: bodies[digest] for digest in run.said}
+        if run.done_at:
+            insort(self._done, (run.done_at, name))
+
+    def take(self, name: str) -> tuple[Run, Bodies]:
+        run, bodies = self._runs.pop(name)
+        if run.done_at:
+            self._done.remove((run.done_at, name))
+        return run, bodies
+
+    def clear(self) -> None:
+        self._runs.clear()
+        self._done.clear()
+
+    @property
+    def newest_done(self) -> Stamp:
+        return self._done[-1][0] if self._done else NEVER
+
+    def lineage_floor(self, state: State, table: Ref) -> Stamp:
+        """When the newest one completed that names the table's lineage or does not name the table."""
+        for done_at, name in reversed(self._done):
+            run, bodies = self._runs[name]
+            named = named_tables(state, bodies, run)
+            if table in named["lineage"] or table not in named["outputs"]:
+                return done_at
+        return NEVER
+
+    def unmoved_lineage_floor(self, table: Ref) -> Stamp:
+        """The same while no name has moved."""
+        for done_at, name in reversed(self._done):
+            run, bodies = self._runs[name]
+            named = [tables_of(bodies[digest]) for digest in run.said]
+            if any(table in one.lineage for one in named) or not any(table in one.outputs for one in named):
+                return done_at
+        return NEVER
+
+
+def named_tables(state: State, bodies: Bodies, run: Run) -> dict[str, set[Ref]]:
+    said = [(bodies[digest], at) for digest, at in run.statements()]
+    return {
+        kind: {table for body, at in said for table in tables_now(state, body[kind], at)}
+        for kind in ("outputs", "written", "lineage")
+    }
+
+
+def tables_now(state: State, names: Iterable[list[str]], at: Stamp) -> list[Ref]:
+    found = (current_name(state, table_ref(name), at) for name in names)
+    return [table for table in found if table is not None]

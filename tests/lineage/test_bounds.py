@@ -1,0 +1,224 @@
+"""The merge remembers a bounded number of claims and runs; beyond the bounds it stays exact or asks for a rebuild."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from platform_defs.access.tenants import DEMO_TENANT
+from platform_defs.graph.port import GraphStore
+from platform_defs.graph.text import graph_lines
+from platform_defs.lineage.facts import SPEAKER, Dropped, Fact, Ref, Renamed, Unlinked
+from platform_defs.lineage.merge import bounds
+from platform_defs.lineage.sink.apply import EventFacts
+from platform_defs.lineage.version import Version
+from tests.lineage.merging import (
+    CROWD,
+    MANY_RUNS,
+    TABLES,
+    PlainStore,
+    arrive,
+    column,
+    crowded_and_moved_events,
+    crowded_events,
+    examples,
+    histories,
+    loaded,
+    many_runs_and_moved_events,
+    many_runs_events,
+    stated,
+)
+from tests.lineage.reference import Reference
+from tests.lineage.test_rebuild import rebuilt
+
+TENANT = DEMO_TENANT
+History = tuple[list[EventFacts], list[list[EventFacts]]]
+A, B, C, _ = TABLES
+
+many = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds so low that a few events go beyond all of them."""
+    monkeypatch.setattr(bounds, "MAX_CLAIMS", 2)
+    monkeypatch.setattr(bounds, "MAX_RUNS", 1)
+    monkeypatch.setattr(bounds, "MAX_OPEN_RUNS", 1)
+    monkeypatch.setattr(bounds, "MAX_UNFINISHED", 1)
+
+
+def ends_in_the_reference(history: History, engine: Engine) -> None:
+    """In the order of arrival, in that of the versions, and after a rebuild that finds the graph of either."""
+    in_order, groups = history
+    expected = Reference(TENANT, in_order).lines()
+    for arriving in (groups, [[event] for event in in_order]):
+        store = PlainStore(TENANT.id)
+        arrive(store, TENANT, arriving)
+        assert list(graph_lines(store)) == expected
+        assert rebuilt(engine, store, in_order) == expected
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_more_jobs_say_than_are_remembered_ends_in_the_reference_in_any_order(migrated: dict[str, Engine]) -> None:
+    @many
+    @given(histories(crowded_events, CROWD) | histories(crowded_and_moved_events, CROWD))
+    def same(history: History) -> None:
+        ends_in_the_reference(history, migrated["sqlite"])
+
+    same()
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_more_runs_say_than_are_remembered_ends_in_the_reference_in_any_order(migrated: dict[str, Engine]) -> None:
+    @many
+    @given(histories(many_runs_events, MANY_RUNS) | histories(many_runs_and_moved_events, MANY_RUNS))
+    def same(history: History) -> None:
+        ends_in_the_reference(history, migrated["sqlite"])
+
+    same()
+
+
+def test_whatever_events_are_forgotten_a_crowd_stays(
+    migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_CLAIMS", 2)
+
+    @many
+    @given(histories(crowded_events, CROWD), st.data())
+    def same(history: History, data: st.DataObject) -> None:
+        in_order, _ = history
+        forgotten = data.draw(st.integers(0, len(in_order)))
+        store = PlainStore(TENANT.id)
+        arrive(cast(GraphStore, store), TENANT, [[one] for one in in_order])
+        assert rebuilt(migrated["sqlite"], store, in_order[forgotten:]) == Reference(TENANT, in_order).lines()
+
+    same()
+
+
+JOBS = sorted((Ref(SPEAKER, ("job", "n", f"j{at}")) for at in range(bounds.MAX_CLAIMS + 4)), key=lambda job: job.id)
+
+
+def said(at: int, job: Ref, columns: Sequence[str], pairs: Sequence[tuple[str, str]] = (), **types: str) -> EventFacts:
+    """A run of the job that reads A and writes B."""
+    given = {name: {"dataType": types[name]} if name in types else {} for name in columns}
+    facts = stated(job, f"r{at}", "COMPLETE", Ref("sql", (job.name[-1],)), A, B, given, pairs, [])
+    return EventFacts(Version(f"{at:032x}"), tuple(facts))
+
+
+def catalog(at: int, *facts: Fact) -> EventFacts:
+    return EventFacts(Version(f"{at:032x}"), facts)
+
+
+ALL = [said(at, job, ["x"], [("x", "x")]) for at, job in enumerate(JOBS, 1)]
+# of so many jobs only the first ones are remembered one by one
+LAST = JOBS[-1]
+
+
+def rebuilds_of(*groups: Sequence[EventFacts]) -> int:
+    store = PlainStore(TENANT.id)
+    rebuilds = arrive(store, TENANT, groups)
+    assert list(graph_lines(store)) == Reference(TENANT, [event for group in groups for event in group]).lines()
+    return rebuilds
+
+
+X, XX = column(B, "x"), ("DERIVES_FROM", column(B, "x"), column(A, "x"))
+ENDS: list[list[Fact]] = [
+    [Dropped(X)],
+    [Dropped(B)],
+    loaded(B, {}, {"y": {}}),
+    [Dropped(column(A, "x"))],
+    [Unlinked(*XX)],
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=["column", "table", "set", "source", "edge"])
+def test_a_drop_ends_a_crowd_and_anybody_of_it_brings_the_column_back(end: list[Fact]) -> None:
+    drop, again = catalog(100, *end), said(200, LAST, ["x"], [("x", "x")])
+    assert rebuilds_of(ALL, [drop]) == 0
+    assert rebuilds_of(ALL, [drop], [again]) == 0
+    assert rebuilds_of(ALL, [again], [drop]) == 1, "when the crowd has spoken, before or after it, is not known"
+    late = catalog(0, *end)
+    assert rebuilds_of(ALL, [again], [late]) == 0, "it is older than all that was said"
+
+
+def test_a_drop_of_a_column_is_known_to_be_late_although_who_spoke_later_wrote_nothing_on_its_table() -> None:
+    """A job that repeats itself changes only what is remembered of the job."""
+    for event in (said(200, LAST, ["x"], [("x", "x")]), said(200, JOBS[0], ["x"], [("x", "x")])):
+        assert rebuilds_of(ALL, [event], [catalog(100, Dropped(X))]) == 1
+
+
+def test_a_column_is_gone_when_all_of_a_crowd_have_taken_it_back() -> None:
+    gone = [said(100 + at, job, ["y"], [("y", "y")]) for at, job in enumerate(JOBS)]
+    last_first = [[event] for event in reversed(gone)]
+    assert rebuilds_of(ALL, *last_first) == 0
+    # those who are remembered go first: who is the next to decide what the column is like is not known
+    assert rebuilds_of(ALL, *([event] for event in gone)) == 1
+
+
+def test_what_a_column_is_like_may_be_told_by_the_last_of_many() -> None:
+    typed = said(100, LAST, ["x"], [("x", "x")], x="int")
+    assert rebuilds_of(ALL, [typed]) == 0
+    assert rebuilds_of([typed], *([event] for event in ALL)) == 0
+    other = said(101, JOBS[-2], ["x"], [("x", "x")], x="text")
+    assert rebuilds_of(ALL, [typed], [other]) == 0
+    assert rebuilds_of(ALL, [typed], [other], [said(102, JOBS[-2], ["x"], [("x", "x")])]) == 1
+
+
+def test_a_crowd_moves_with_a_renamed_column_and_table() -> None:
+    moves = [catalog(100, Renamed(X, column(B, "v"))), catalog(101, Renamed(B, C))]
+    assert rebuilds_of(ALL, *([move] for move in moves)) == 0
+    assert rebuilds_of(ALL, *([move] for move in moves), [catalog(102, Dropped(column(C, "v")))]) == 0
+    again = said(200, LAST, ["x"], [("x", "x")])
+    assert rebuilds_of(ALL, [again], moves[:1]) == 1
+    # two columns with crowds become one
+    both = [said(at, job, ["x", "y"]) for at, job in enumerate(JOBS, 1)]
+    assert rebuilds_of(both, [catalog(100, Renamed(X, column(B, "y")))]) == 1
+
+
+def ran(at: int, run: str, kind: str, target: Ref, *columns: str, lineage: bool = False) -> EventFacts:
+    pairs = [("x", name) for name in columns] if lineage else []
+    extras = [] if columns else ["empty"]
+    facts = stated(LAST, run, kind, Ref("sql", ("q",)), A, target, {name: {} for name in columns}, pairs, extras)
+    return EventFacts(Version(f"{at:032x}"), tuple(facts))
+
+
+def test_more_runs_at_once_than_are_remembered_each_count_when_they_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is mapped over many tables: all start, then all complete, some without naming the table."""
+    tables = [Ref("table", (*B.name[:-1], f"t{number}")) for number in range(24)]
+    starts = [ran(1 + at, f"r{at}", "START", table, "x") for at, table in enumerate(tables)]
+    ends = [ran(200 + at, f"r{at}", "COMPLETE", table, "x") for at, table in enumerate(tables)]
+    assert rebuilds_of(*([event] for event in (*starts, *ends))) == 0
+    nameless = ran(300, "r3", "COMPLETE", B)
+    assert rebuilds_of(*([event] for event in starts), [nameless]) == 0
+    monkeypatch.setattr(bounds, "MAX_OPEN_RUNS", 16)
+    assert rebuilds_of(*([event] for event in starts), [nameless]) == 1
+
+
+def test_what_uncompleted_runs_said_ends_with_the_next_one_that_completes_however_many_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_OPEN_RUNS", 4)
+    monkeypatch.setattr(bounds, "MAX_UNFINISHED", 16)
+    failed = [[ran(at, f"r{at}", "FAIL", B, f"c{at}")] for at in range(1, 40)]
+    done = ran(300, "done", "COMPLETE", B, "x")
+    assert rebuilds_of(*failed) == 0
+    assert rebuilds_of(*failed, [done]) == 1
+    assert rebuilds_of(*failed, [done], [ran(301, "next", "COMPLETE", B, "y")]) == 1
+    assert rebuilds_of(*failed[:12], [done]) == 0
+
+
+def test_a_column_that_was_read_once_more_after_a_drop_stays_although_that_run_is_forgotten() -> None:
+    reads = [said(1, LAST, ["x"], [("y", "x")]), said(5, LAST, ["x"], [("y", "x")])]
+    others = [said(10 + at, LAST, ["x"], [("x", "x")]) for at in range(2 * bounds.MAX_RUNS)]
+    drop = catalog(3, Dropped(column(A, "y")))
+    assert rebuilds_of(*([event] for event in (*reads, *others)), [drop]) == 1
+
+
+def test_lineage_counts_again_when_the_run_that_ended_it_names_the_table_after_all() -> None:
+    first = ran(1, "first", "COMPLETE", B, "x", lineage=True)
+    same = [ran(10 + at, f"r{at}", "COMPLETE", B, "x") for at in range(2 * bounds.MAX_RUNS)]
+    ends = [ran(50, "last", "COMPLETE", C, "x"), ran(51, "last", "RUNNING", B, "x")]
+    assert rebuilds_of(*([event] for event in (first, *same, *ends))) == 0
