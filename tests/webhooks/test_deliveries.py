@@ -87,7 +87,10 @@ def test_the_number_of_statements_does_not_grow_with_the_subscriptions(engine: E
         assert notify(engine) == 301
     finally:
         event.remove(engine, "before_cursor_execute", count)
-    assert len([text for text in statements if not text.startswith("BEGIN")]) == 3
+    written = [text for text in statements if text.startswith("INSERT")]
+    # SQLite gets fifty rows by a statement, a server a thousand
+    assert len(written) <= 7
+    assert len([text for text in statements if not text.startswith("BEGIN")]) == 2 + len(written)
 
 
 def test_nothing_is_written_where_nobody_listens_or_nothing_changed(engine: Engine, tmp_path: Path) -> None:
