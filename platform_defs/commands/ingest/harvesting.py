@@ -167,7 +167,8 @@ def _show(result: PartitionResult, as_json: bool, number: int, total: int) -> No
         return
     filled = round(20 * number / max(1, total))
     line = f"[{'#' * filled:<20}] {number}/{total}  {name}  {report.status.lower()}"
-    click.echo(f"{line}  {totals.get('inserted', 0)} new, {totals.get('updated', 0)} changed, {report.pages} pages")
+    pages = "1 page" if report.pages == 1 else f"{report.pages} pages"
+    click.echo(f"{line}  {totals.get('inserted', 0)} new, {totals.get('updated', 0)} changed, {pages}")
     for reason in report.unfinished[:5]:
         click.echo(f"  {reason}", err=True)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs.errors import PlatformError, one_line
@@ -93,6 +93,7 @@ class _Round:
     stop: _Stop
     running: dict[Future[TaskStatus | None], _Working] = field(default_factory=dict)
     ended: int = 0
+    has_told_of_others: bool = False
     next_beat: float = field(default_factory=lambda: time.monotonic() + HEARTBEAT.total_seconds())
     next_look: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
 
@@ -194,7 +195,7 @@ class Executor:
         else:
             for leased in self._lease(self.threads - len(running), work.plan_ids):
                 work.begin(leased, self._execute)
-        if not running and (self.cancel.is_set() or not self._wait_for_more(work.plan_ids)):
+        if not running and (self.cancel.is_set() or not self._wait_for_more(work)):
             return True
         done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
         for future in done:
@@ -246,26 +247,39 @@ class Executor:
                 _log.warning("%s", limit)
                 self._look_at_limits = 0.0
 
-    def _wait_for_more(self, plan_ids: Sequence[int] | None) -> bool:
+    def _wait_for_more(self, work: _Round) -> bool:
         """Whether something of the plans may still become due: others work on it, it waits, or it has no task yet.
 
         What waits for an operator to unblock its endpoint is not waited for.
         """
+        plan_ids = work.plan_ids
         if plan_ids is None:
             return False
         queued = sum(queue_pending_slices(self.engine, plan_id, self.clock()) for plan_id in self._pending(plan_ids))
         if queued:
             return True
         task = ing_task.c
-        open_tasks = select(func.count()).where(
-            task.plan_id.in_(plan_ids),
-            task.status_code.in_([TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING]),
-            ~((task.status_code == TaskStatus.QUEUED) & is_blocked()),
+        # those that somebody works on first: none of them is ours, because nothing of ours runs
+        open_tasks = (
+            select(task.id, task.lease_owner, task.leased_until)
+            .where(
+                task.plan_id.in_(plan_ids),
+                task.status_code.in_([TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING]),
+                ~((task.status_code == TaskStatus.QUEUED) & is_blocked()),
+            )
+            .order_by(task.leased_until.desc())
+            .limit(1)
         )
-        count = read(self.engine, lambda connection: connection.execute(open_tasks).scalar_one())
-        if count and not self.cancel.is_set():
+        found = read(self.engine, lambda connection: connection.execute(open_tasks).one_or_none())
+        if found is None:
+            return False
+        if found.lease_owner is not None and not work.has_told_of_others:
+            work.has_told_of_others = True
+            told = "another executor works on task %d: waiting for it; if it is dead, its lease ends at %s UTC"
+            _log.warning(told, found.id, f"{found.leased_until:%F %T}")
+        if not self.cancel.is_set():
             self.cancel.wait(LOOK_S)
-        return bool(count)
+        return True
 
     def _pending(self, plan_ids: Sequence[int]) -> list[int]:
         piece = ing_plan_slice.c

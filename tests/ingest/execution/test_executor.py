@@ -500,6 +500,26 @@ def test_a_lease_that_ran_out_returns_its_task_and_its_holder_is_fenced(engine: 
         transact(engine, lambda connection: fence(connection, first))
 
 
+def test_who_waits_for_another_executor_says_so_once_and_until_when(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Passing(Clock):
+        def __call__(self) -> datetime:
+            self.pass_by(LEASE / 10)
+            return super().__call__()
+
+    planned = plan(engine, SPEC, DAY, Estimate())
+    [held] = lease_tasks(engine, "dead", 1, now=NOW)
+    source = MemorySource(SPEC.pagination, items_of(3))
+    states = executor(engine, source, Passing()).drain_plans([planned.plan_id])
+    assert states == {planned.plan_id: PlanStatus.COMPLETED}
+    told = [record.getMessage() for record in caplog.records if "another executor" in record.getMessage()]
+    assert told == [
+        f"another executor works on task {held.task_id}: waiting for it; if it is dead, its lease ends at"
+        f" {NOW + LEASE:%F %T} UTC"
+    ]
+
+
 def two_phase() -> Spec:
     assert SPEC.search is not None
     listing = replace(SPEC.search, response=replace(SPEC.search.response, items_path="$.items", updated_at_path=None))
