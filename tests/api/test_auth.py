@@ -14,6 +14,7 @@ from platform_defs.access.authenticator import Authenticator
 from platform_defs.access.keys import StoredKey, issue_key, revoke_key
 from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.api.http import auth
+from platform_defs.store.errors import StoreUnavailable
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
 from tests.api.serving import Api, serve_api
 from tests.waiting import PATIENCE_S
@@ -109,6 +110,25 @@ def test_while_the_database_is_silent_one_caller_waits_for_it_and_the_next_are_5
         answer = post(api, Authorization=key)
         assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
     assert len(silent) == 1
+
+
+def test_a_database_that_refuses_connections_is_asked_once_in_a_while_and_not_by_each_caller(
+    api: Api, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(engine: Engine, public_id: str) -> StoredKey | None:
+        asked.append(public_id)
+        raise StoreUnavailable("no connection")
+
+    monkeypatch.setattr(auth, "SILENCE_S", PATIENCE_S)
+    monkeypatch.setattr(auth, "HOLD_S", 0.0)
+    monkeypatch.setattr(authenticator, "find_key", refuse)
+    for _ in range(3):
+        answer = post(api, Authorization=key)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert answer.json()["message"] == "the database does not answer; try again"
+    assert len(asked) == 1
 
 
 def test_a_key_that_was_good_a_moment_ago_is_so_while_the_database_is_silent(

@@ -7,6 +7,7 @@ import pytest
 from fastapi import Query
 
 from platform_defs.api.http import error_handlers
+from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.store.errors import StoreUnavailable
 from tests.api.serving import Api
 
@@ -80,16 +81,26 @@ def test_an_unforeseen_error_is_500_with_the_request_id_and_without_detail(
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_a_store_that_does_not_answer_is_503_with_retry_after(api: Api) -> None:
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (StoreUnavailable("mysql at 10.0.0.1 is gone"), "the database does not answer; try again"),
+        (GraphUnavailable("neo4j at 10.0.0.1 is gone"), "the graph does not answer; try again"),
+    ],
+    ids=["database", "graph"],
+)
+def test_a_store_that_does_not_answer_is_503_with_retry_after_and_named(
+    api: Api, error: Exception, message: str
+) -> None:
     @api.app.get("/api/v1/down")
     async def down() -> None:
-        raise StoreUnavailable("mysql at 10.0.0.1 is gone")
+        raise error
 
     answer = api.client.get("/api/v1/down")
     assert answer.status_code == 503
     assert answer.json()["errorCode"] == "UNAVAILABLE"
     assert answer.headers["retry-after"] == "1"
-    assert "10.0.0.1" not in answer.text
+    assert answer.json()["error"] == message
 
 
 def test_a_sane_request_id_is_kept_and_another_is_replaced(api: Api) -> None:

@@ -68,7 +68,8 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter], errors: Error
         if isinstance(error, DBAPIError) and not is_transient(error):
             raise error  # a mistake in a statement: sending the request again would not help
         outage.add(error)
-        failure = ApiError(503, "a store does not answer; try again", headers={"Retry-After": "1"})
+        store = "graph" if isinstance(error, GraphUnavailable) else "database"
+        failure = ApiError(503, f"the {store} does not answer; try again", headers={"Retry-After": "1"})
         return errors.response(request.url.path, failure)
 
     app.add_exception_handler(ApiError, on_api_error)
