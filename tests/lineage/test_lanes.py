@@ -14,6 +14,7 @@ from platform_defs.lineage.sink.fair_queue import Entry
 from platform_defs.lineage.sink.lanes import MAX_PAUSE_S, WIDE_FACTS, Lanes
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.sink.raw_events import EventKey
 from platform_defs.lineage.sink.sink import Sink
@@ -68,10 +69,10 @@ def prepared(tenant: int, name: str, *, facts: int = 1) -> PreparedEvent:
     )
 
 
-def open_sink(*committers: Groups, limits: Limits = LIMITS) -> Sink:
+def open_sink(*committers: Groups, limits: Limits = LIMITS, pace: Pace | None = None) -> Sink:
     metrics = SinkMetrics(CollectorRegistry())
     health = StoreHealth({}, limits.deadline_s)
-    return Sink(committers, limits, TokenBuckets(0, 1), metrics, health=health, rebuild=lambda tenant: None)
+    return Sink(committers, limits, TokenBuckets(0, 1), metrics, health=health, rebuild=lambda tenant: None, pace=pace)
 
 
 def submit(sink: Sink, *events: PreparedEvent) -> asyncio.Task[list[Answer]]:
@@ -135,6 +136,26 @@ def test_a_tenant_with_wide_events_is_written_beside_the_others_and_nobody_waits
     assert first == [["b0"], ["b1"], ["a2"]]
     assert second[0] == ["wide"]
     assert sorted(name for group in second[1:] for name in group) == ["a0", "a1"]
+
+
+def test_wide_events_give_way_only_while_events_of_other_tenants_wait() -> None:
+    async def main() -> None:
+        first, second, pace = Groups(held=True), Groups(held=True), Pace()
+        sink = open_sink(first, second, pace=pace)
+        wide = submit(sink, prepared(1, "wide", facts=WIDE_FACTS + 1), prepared(1, "narrow"))
+        await seen(second, 1)
+        assert not pace.others_wait()
+        other = submit(sink, prepared(2, "b0"))
+        await seen(first, 1)
+        assert pace.others_wait()
+        first.free.set()
+        assert await other == [ACCEPTED]
+        assert not pace.others_wait()
+        second.free.set()
+        assert await wide == [ACCEPTED, ACCEPTED]
+        sink.close()
+
+    asyncio.run(main())
 
 
 def test_wide_events_and_others_of_one_tenant_share_groups_and_leave_the_first_lane_free() -> None:

@@ -31,6 +31,7 @@ from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, ParallelCommitter
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.sink import Sink
 from platform_defs.lineage.sink.store_health import DATABASE, GRAPH, StoreHealth
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small
@@ -86,11 +87,15 @@ class LineageService(Service):
         self._graph = open_graph(settings, self._engine, timeouts=timeouts)
         self.intake = Intake(KnownTenants(self._engine))
         self._warmth = Warmth(self._graph, settings.graph_url, needed=not isinstance(self._graph, EmbeddedGraph))
+        pace = Pace()
         # A second lane for wide events only pays where two transactions can write at once.
         committers: list[Committer] = (
             [EmbeddedCommitter(self._engine, self.metrics)]
             if settings.graph_url == "embedded"
-            else [ParallelCommitter(self._engine, self._graph, self.metrics, self._warmth.lose) for _ in range(2)]
+            else [
+                ParallelCommitter(self._engine, self._graph, self.metrics, self._warmth.lose, lane_pace)
+                for lane_pace in (None, pace)
+            ]
         )
         if isinstance(self._graph, Neo4jGraph):
             self.metrics.watch_graph_pool(self._graph)
@@ -105,6 +110,7 @@ class LineageService(Service):
             self.metrics,
             health=self.health,
             rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
+            pace=pace,
         )
 
     def warmth(self) -> str:

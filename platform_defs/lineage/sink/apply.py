@@ -23,6 +23,7 @@ from platform_defs.lineage.merge.relinking import Relink, take_back
 from platform_defs.lineage.merge.rules import may_drop, take
 from platform_defs.lineage.merge.speech.vouching import NOTHING, vouched_assets
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, NodeState, Stamp, State, stamp_of
+from platform_defs.lineage.sink.pace import Updatable
 from platform_defs.lineage.version import Version, version_of
 from platform_defs.store.chunks import chunks
 
@@ -50,7 +51,7 @@ class ApplyResult:
 
 
 def apply_events(
-    store: GraphStore,
+    store: Updatable,
     tenant: Tenant,
     events: Sequence[EventFacts],
     counts: Mapping[str, int] | None = None,

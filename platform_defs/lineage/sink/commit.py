@@ -20,6 +20,7 @@ from platform_defs.graph.port import Graph
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import apply_events
 from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
+from platform_defs.lineage.sink.pace import Pace, PacedStore, Updatable
 from platform_defs.lineage.sink.pending import PendingWrites, PreparedEvent, find_pending, tables_of_names
 from platform_defs.lineage.sink.raw_events import EventKey
 from platform_defs.lineage.sink.symlinks import NameWatch
@@ -92,13 +93,18 @@ def _store_events_ahead(engine: Engine, events: Sequence[PreparedEvent]) -> None
         transact(engine, lambda connection: raw_events.insert_rows(connection, rows), attempts=ATTEMPTS)
 
 
-def _apply_to_graph(graph: Graph, pending: PendingWrites) -> frozenset[int]:
+def _apply_to_graph(graph: Graph, pending: PendingWrites, pace: Pace | None = None) -> frozenset[int]:
     """Applies the events and returns the tenants whose graph must be rebuilt instead."""
+
+    def open_store(tenant_id: int) -> Updatable:
+        store = graph.for_tenant(tenant_id)
+        return store if pace is None else PacedStore(store, pace)
+
     return frozenset(
         tenant.id
         for tenant, events in pending.by_tenant()
         if apply_events(
-            graph.for_tenant(tenant.id),
+            open_store(tenant.id),
             tenant,
             events,
             pending.counts.get(tenant.id, {}),
@@ -173,6 +179,8 @@ class ParallelCommitter:
     metrics: SinkMetrics
     # called when the graph is found to be gone
     on_lost: Callable[[], None] = lambda: None
+    # gives way to other committers between the steps of a write to the graph
+    pace: Pace | None = None
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="lineage-graph"))
     _unmarked: list[EventKey] = field(default_factory=list)
     # what was on record of the tenants before the events in _unmarked were written to the graph
@@ -242,7 +250,7 @@ class ParallelCommitter:
         pending = handover.result()
         try:
             with measure_write(self.metrics, "graph", len(pending.events)):
-                return _apply_to_graph(self.graph, pending)
+                return _apply_to_graph(self.graph, pending, self.pace)
         except GraphLost:
             self.on_lost()
             raise

@@ -59,10 +59,13 @@ class Lanes:
             return self._enter_second(entry)
         return None
 
+    def others_wait(self) -> bool:
+        """Whether events of tenants wait that are written in the first lane."""
+        return bool(self._held.keys() - self._in_second_lane.keys())
+
     def pause_after(self, lane: Lane, worked_s: float) -> float:
         """How many seconds the lane rests after it has written a group for so long."""
-        others = self._held.keys() - self._in_second_lane.keys()
-        return min(worked_s, MAX_PAUSE_S) if lane is not self.all[0] and others else 0.0
+        return min(worked_s, MAX_PAUSE_S) if lane is not self.all[0] and self.others_wait() else 0.0
 
     def close(self) -> None:
         for lane in self.all:

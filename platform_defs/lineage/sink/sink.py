@@ -29,6 +29,7 @@ from platform_defs.lineage.sink.fair_queue import Entry
 from platform_defs.lineage.sink.lanes import Lane, Lanes
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.sink.store_health import SlowEvents, StoreHealth
 
@@ -52,8 +53,11 @@ class Sink:
         *,
         health: StoreHealth,
         rebuild: Callable[[int], None],
+        pace: Pace | None = None,
     ) -> None:
         self._lanes = Lanes(committers)
+        if pace is not None:
+            pace.others_wait = self._lanes.others_wait
         self._limits = limits
         self._buckets = buckets
         self._metrics = metrics
