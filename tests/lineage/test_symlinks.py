@@ -215,6 +215,20 @@ def test_a_path_of_which_too_many_events_may_have_spoken_needs_a_rebuild(
     assert tables(deliveries) == {"s.a"}
 
 
+def test_a_folder_whose_paths_are_all_linked_is_gone_however_many_events_have_named_it(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_NAMED", 2)
+    events = [ran(minute, [path(name)], [], job=name) for minute, name in enumerate("abc", 1)]
+    links = [ran(10 + minute, [path(name, f"s.{name}")], [], job=name) for minute, name in enumerate("abc", 1)]
+    for event in (*events, *links[:2]):
+        deliveries.deliver([event])
+    assert deliveries.rebuilds == 0, "another path is still in the folder"
+    deliveries.deliver(links[2:])
+    assert deliveries.rebuilds == 1
+    assert deliveries.lines() == expected(deliveries, [*events, *links])
+
+
 def test_a_path_whose_events_are_deleted_needs_a_rebuild_that_keeps_what_they_said(deliveries: Deliveries) -> None:
     deliveries.deliver([ran(1, [path("a")], [path("b")])])
     deliveries.committer.flush()

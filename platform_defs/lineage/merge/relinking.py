@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from platform_defs.lineage.facts import Exists, Fact, Ref, Statement
+from platform_defs.lineage.merge.names import exists
 from platform_defs.lineage.merge.speech.claims import speakers_of, unsay
 from platform_defs.lineage.merge.state import NEVER, EdgeState, NeedsRebuild, NodeState, Stamp, State, path, version_in
 from platform_defs.lineage.version import Version
@@ -67,7 +68,8 @@ def take_back(state: State, relink: Relink) -> None:
         del state.edges[key]
     for one in family:
         state.put_node(one.id, None)
-    for above in {above for name in relink.names for above in path(name) if above != name}:
+    above_all = {above for name in relink.names for above in path(name) if above != name}
+    for above in sorted(above_all, key=lambda ref: -len(ref.name)):
         _forget_above(state, above, versions)
 
 
@@ -94,7 +96,11 @@ def _forget_above(state: State, above: Ref, versions: set[Version]) -> None:
     The events themselves may name it again, for another file.
     """
     node = state.find(above)
-    if node is not None and node.named_in is not None:
+    if node is None:
+        return
+    if node.named_in is not None:
         node.named_in -= versions
         if not node.named_in:
             node.exists_at, node.props = NEVER, {}
+    elif not any(exists(state, child) for child in state.children(above)):
+        raise NeedsRebuild(f"{above.id} has nothing below it any more, and not all events that named it are known")

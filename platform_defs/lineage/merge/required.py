@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.graph.model import EdgeKey
 from platform_defs.graph.vocabulary import HAS_METRIC, TOMBSTONE
 from platform_defs.lineage.facts import (
@@ -80,6 +81,7 @@ def find_required(state: State, facts: Sequence[tuple[Stamp, Fact]], relinked: I
     for name in relinked:
         asked.names(name, NEVER)
         asked.family(name)
+        asked.siblings(name)
     drops = any(may_drop(fact) for _, fact in facts) or bool(relinked)
     for speaker, said in statements.items():
         asked.statements(speaker, said, may_change=drops)
@@ -129,6 +131,13 @@ class _Asked:
                 for key in self._state.edges_of([one.id]):
                     if key.type == HAS_METRIC:
                         self._surround(key.to_id)
+
+    def siblings(self, ref: Ref) -> None:
+        """All that is below what is above the asset, where not all events are known that named it."""
+        for one in path(ref):
+            above = None if one.parent is None else self._state.nodes.get(one.parent.id)
+            if one.parent is not None and above is not None and above.named_in is None:
+                self.types(one.parent, [ASSET_KINDS[one.kind].edge])
 
     def link(self, type: str, source: Ref, target: Ref, at: Stamp) -> None:
         if type in DERIVED_TYPES:
