@@ -20,7 +20,7 @@ from sqlalchemy import text, update
 
 from assets.arrivals import model_assets
 from assets.arrivals.jobs import arrival_report, model_run
-from assets.arrivals.names import OP_TIMES, op_of_model
+from assets.arrivals.names import OP_TIMES, op_of_model, tables_text
 from platform_defs.arrivals.executions import lifecycle
 from platform_defs.arrivals.intake import Arrival, record_arrival
 from platform_defs.arrivals.partitions import partition_of
@@ -247,6 +247,9 @@ def test_arrivals_become_materialisations_of_the_tables_partition_once(home: Hom
         result = arrival_report.execute_in_process(instance=home.instance)
         [output] = [event for event in result.all_events if event.event_type is DagsterEventType.STEP_OUTPUT]
         assert output.step_output_data.metadata["arrivals"].value == expected
+        run = home.instance.get_run_by_id(result.run_id)
+        assert run is not None
+        assert run.tags.get("platform/tables") == (f"A, B_{OP}" if expected else None)
     assert home.instance.get_materialized_partitions(AssetKey(["tables", "A"])) == {"20251218", OP}
     assert home.instance.get_materialized_partitions(AssetKey(["tables", "B_yyyymmdd"])) == {OP}
     event = home.instance.get_latest_materialization_event(AssetKey(["tables", "B_yyyymmdd"]))
@@ -254,6 +257,10 @@ def test_arrivals_become_materialisations_of_the_tables_partition_once(home: Hom
     assert event.asset_materialization is not None
     assert event.asset_materialization.metadata["arrived as"].value == f"B_{OP}"
     assert sorted(home.instance.get_dynamic_partitions("op_time")) == ["20251218", OP]
+
+
+def test_a_run_that_reported_many_tables_names_some_and_how_many_more() -> None:
+    assert tables_text({f"T{number:02d}" for number in range(12)}).endswith("T08, T09 and 2 more")
 
 
 def test_an_arrival_with_a_time_that_nobody_can_read_is_reported_without_it_and_keeps_no_other(home: Home) -> None:
