@@ -185,6 +185,17 @@ def ran(at: int, run: str, kind: str, target: Ref, *columns: str, lineage: bool 
     return EventFacts(Version(f"{at:032x}"), tuple(facts))
 
 
+def test_anybody_of_a_crowd_brings_a_column_back_also_if_its_current_run_writes_another_table() -> None:
+    """Who drops the column does not find the job by the edges at the table, and so cannot tell it of the drop."""
+    sql = Ref("sql", (LAST.name[-1],))
+    current, again = (
+        EventFacts(Version(f"{at:032x}"), tuple(stated(LAST, f"r{at}", kind, sql, A, target, {"x": {}}, [], [])))
+        for at, kind, target in ((70, "COMPLETE", C), (60, "COMPLETE", B))
+    )
+    several = [said(at, job, ["x"]) for at, job in enumerate(JOBS, 1)]
+    assert rebuilds_of(several, [current], [catalog(55, Dropped(X))], [again]) == 0
+
+
 def test_more_runs_at_once_than_are_remembered_each_count_when_they_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that is mapped over many tables: all start, then all complete, some without naming the table."""
     tables = [Ref("table", (*B.name[:-1], f"t{number}")) for number in range(24)]
