@@ -208,6 +208,13 @@ def test_more_runs_at_once_than_are_remembered_each_count_when_they_complete(mon
     assert rebuilds_of(*([event] for event in starts), [nameless]) == 1
 
 
+@pytest.mark.usefixtures("small_memory")
+def test_an_old_event_of_a_run_that_is_not_remembered_does_not_stand_for_its_newer_ones() -> None:
+    said_again = [ran(at, "r0", "START", C, "x", "y") for at in (1, 7)]
+    drop, other, done = catalog(3, Dropped(C)), ran(8, "r4", "START", B, "x"), ran(11, "r0", "COMPLETE", C, "y")
+    assert rebuilds_of([said_again[1]], [drop], [other], [said_again[0], done]) == 1
+
+
 def test_what_uncompleted_runs_said_ends_with_the_next_one_that_completes_however_many_they_were(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

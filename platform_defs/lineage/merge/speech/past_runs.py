@@ -6,7 +6,7 @@ all that it said: a rebuild, which sees every event, can take it up again at any
 are stored:
 
 - `SpeakerState.past`: which runs these were, by a hash, and which statements the uncompleted ones had made. Another
-  event of such a run needs a rebuild, unless it only makes the one statement again that the run had made.
+  event of such a run needs a rebuild, unless it is new and only makes the one statement again that the run had made.
 - `SpeakerState.forgotten_at`: the newest forgotten statement that still has claims. Those of columns that were read are
   never taken back, so that only a drop or rename needs to know of them, and only one that is older.
 - `SpeakerState.lacks_counting`: statements of uncompleted runs count until a newer run completes. If there are more
@@ -31,7 +31,7 @@ from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State
 _SHORT = 6
 
 
-def recall(state: State, speaker: SpeakerState, statement: Statement) -> None:
+def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp) -> None:
     """Before the statement is added: its run counts with all that it has said before."""
     name = statement.run
     if name in speaker.runs:
@@ -40,7 +40,8 @@ def recall(state: State, speaker: SpeakerState, statement: Statement) -> None:
         _unfold(speaker, name)
     elif (trace := _hash(name)) in speaker.past:
         known = speaker.past.pop(trace)
-        repeats = known is not None and set(known) <= {digest_of(statement)[:_SHORT]}
+        is_newest = all(run.newest < at for run in speaker.runs.values())
+        repeats = is_newest and known is not None and set(known) <= {digest_of(statement)[:_SHORT]}
         if state.is_partial and (state.names_moved or not repeats):
             raise NeedsRebuild(f"{statement.speaker.id}: an event of a run that is not remembered any more")
 
