@@ -19,7 +19,7 @@ from platform_defs.chain_lineage import Position, choose_tenant, event_key, firs
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
-from resources.database import DatabaseResource
+from sensors.ticks import noted_tick
 
 INTERVAL_S = 10
 _REMEMBERED = 20_000
@@ -35,9 +35,9 @@ _sent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 def chain_lineage(context: SensorEvaluationContext) -> SensorResult | SkipReason:
     """While a store is away the tick fails, and a later one goes on where it left off."""
     settings = Settings.load()
-    if not settings.chain_lineage:
-        return SkipReason("PLATFORM_CHAIN_LINEAGE is off")
-    with DatabaseResource().open() as engine:
+    with noted_tick(chain_lineage.name) as engine:
+        if not settings.chain_lineage:
+            return SkipReason("PLATFORM_CHAIN_LINEAGE is off")
         tenant = choose_tenant(engine, settings.chain_lineage_tenant)
         if tenant is None:
             return SkipReason(

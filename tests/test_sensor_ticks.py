@@ -11,6 +11,7 @@ from platform_defs.settings import Settings
 from platform_defs.store.engine import open_engine
 from platform_defs.upgrade import upgrade_stores
 from platform_defs.work.sensor_ticks import last_ticks
+from sensors.chain_lineage import chain_lineage
 from sensors.chains import chains
 from sensors.ingest import UPKEEP, keep_ingest_going
 from sensors.lineage import lineage_recovery
@@ -18,6 +19,7 @@ from sensors.lineage_tables import lineage_tables
 
 SENSORS: list[tuple[str, Callable[[SensorEvaluationContext], object], str]] = [
     (chains.name, chains, "job_run"),
+    (chain_lineage.name, chain_lineage, "tenants"),
     (UPKEEP, keep_ingest_going, "ing_task"),
     (lineage_recovery.name, lineage_recovery, "lineage_events"),
     (lineage_tables.name, lineage_tables, "lineage_table_seen"),
