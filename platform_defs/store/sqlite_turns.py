@@ -1,15 +1,18 @@
-"""Turns of the threads that write to one SQLite file.
+"""Turns of the threads and processes that write to one SQLite file.
 
-SQLite has one writer at a time, and lets the others sleep for 1 to 100 ms before they look again. Threads of one
-process that queue here instead begin as soon as the one before has committed. Another process still waits the way
-SQLite waits.
+SQLite has one writer at a time, and lets the others sleep for 1 to 100 ms before they look again. A process that writes
+one transaction after the other, such as the lineage sink under load, then keeps the others out for many seconds. Who
+queues here instead begins as soon as the one before has committed: threads of one process at a lock, and processes at a
+file beside the database, which the kernel frees also when its holder is killed. Both only decide who is next; that no
+two write at once is still kept by SQLite itself.
 """
 
+import fcntl
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from sqlalchemy.exc import OperationalError
 
@@ -23,9 +26,54 @@ def turn(database: str, patience_s: float) -> Iterator[None]:
     """Who has not got its turn in time gets the error that SQLite would have raised."""
     lock = _turns.setdefault(database, threading.Lock())
     if not lock.acquire(timeout=patience_s):
-        waited = sqlite3.OperationalError(f"database is locked: another thread wrote for {patience_s:g} s")
-        raise OperationalError("BEGIN IMMEDIATE", None, waited)
+        raise _locked(f"another thread wrote for {patience_s:g} s")
+    try:
+        with _turn_of_process(database, patience_s):
+            yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _turn_of_process(database: str, patience_s: float) -> Iterator[None]:
+    try:
+        file = os.open(f"{database}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield  # in a folder that cannot be written to SQLite itself says what is wrong
+        return
+    if not _lock(file, patience_s):
+        raise _locked(f"another process wrote for {patience_s:g} s")
     try:
         yield
     finally:
-        lock.release()
+        os.close(file)  # which gives the lock back
+
+
+def _lock(file: int, patience_s: float) -> bool:
+    """Locks the file for this process. If that takes too long, the file is closed as soon as it has been locked."""
+    with suppress(BlockingIOError):
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    # The kernel has no wait with an end for file locks, so a thread waits in place of the caller.
+    settled = threading.Lock()
+    is_locked, gave_up = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        with settled:
+            is_locked.set()
+            if gave_up.is_set():
+                os.close(file)
+
+    threading.Thread(target=wait, name="sqlite-turn", daemon=True).start()
+    try:
+        is_locked.wait(patience_s)
+    finally:
+        with settled:
+            if not is_locked.is_set():
+                gave_up.set()
+    return is_locked.is_set()
+
+
+def _locked(reason: str) -> OperationalError:
+    return OperationalError("BEGIN IMMEDIATE", None, sqlite3.OperationalError(f"database is locked: {reason}"))
