@@ -76,10 +76,7 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         """Writes a row of work for the run, or gives the run to its row. Launching it again does nothing."""
         run = context.dagster_run
         home = Settings.load().home
-        # A runner that listens is not asked for its heartbeat, which would be a query for every launch. But a row was
-        # handed to Dagster because no runner had one: a runner that hangs listens all the same.
-        is_heard = not _is_of_handed_over_row(run) and wake(home)
-        if not is_heard and not runners.living_runners(self._engine):
+        if not wake(home) and not runners.living_runners(self._engine):
             self._instance.report_engine_event(
                 "No runner is alive: this run starts cold, in a process of the code server.", run, cls=type(self)
             )

@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
-from dagster._core.errors import DagsterInvariantViolationError
-from dagster._core.launcher.base import LaunchRunContext
 from dagster._core.storage.tags import GRPC_INFO_TAG, RUN_KEY_TAG, USER_TAG, TagType, get_tag_type
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import Engine, update
 
 from platform_defs import dagster_instance
-from platform_defs.runner.launcher import _engine_of
 from platform_defs.runner.metrics import RunnerMetrics
 from platform_defs.runner.recorded_runs import trigger_of
 from platform_defs.runner.recovery import recover_local_rows
@@ -32,7 +29,6 @@ from platform_defs.work.errors import TickFailed, WorkError
 from platform_defs.work.jobs import CODE_SERVER_TAG, WORK_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import EndedBy, Status
-from platform_defs.work.wake import open_listener
 from sensors.work import work_recovery
 from tests.waiting import PATIENCE_S
 
@@ -46,11 +42,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     for name, value in dagster_instance.environment(settings).items():
         monkeypatch.setenv(name, value)
     engine = open_engine(settings.database_url)
-    _engine_of.cache_clear()  # the launcher of a process has one home
     yield engine
-    for used in (engine, _engine_of(ProcessId.current().pid)):
-        used.dispose()
-    _engine_of.cache_clear()
+    engine.dispose()
 
 
 @pytest.fixture
@@ -380,26 +373,3 @@ def test_what_a_stopped_runner_has_no_time_to_close_is_closed_by_the_next_one_as
     run = instance.get_run_by_id(row.run_id)
     assert run is not None
     assert run.status is DagsterRunStatus.CANCELED
-
-
-@pytest.mark.parametrize("is_alive", [False, True])
-def test_a_run_that_was_made_for_a_row_is_not_given_to_a_runner_that_hangs(
-    engine: Engine, instance: DagsterInstance, is_alive: bool
-) -> None:
-    row = waiting_row(engine)
-    tick(instance)
-    run = create_run_for_test(instance, job_name="selfcheck", tags={WORK_TAG: str(row.id)})
-    context = LaunchRunContext(dagster_run=run, workspace=None)
-    with open_listener(Settings.load().home):
-        if is_alive:
-            live_runner(engine)
-            instance.run_launcher.launch_run(context)
-        else:
-            # this test has no code server in which the run could start
-            with pytest.raises(DagsterInvariantViolationError, match="workspace"):
-                instance.run_launcher.launch_run(context)
-    expected = (Status.QUEUED, run.run_id) if is_alive else (Status.RUNNING, row.run_id)
-    found = rows.get(engine, row.id)
-    assert (found.status, found.run_id) == expected
-    told = [event.message for event in instance.all_logs(run.run_id)]
-    assert any("No runner is alive" in message for message in told) is not is_alive

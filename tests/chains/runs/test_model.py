@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from platform_defs.chains.errors import Conflict
 from platform_defs.chains.nodes.port import AttemptRequest, NodeFailed, NodeResult, NodeStopped, Outcome
 from platform_defs.chains.runs import driver, operations
-from platform_defs.chains.runs.drives import ensure_drive, lock_run, open_drive
+from platform_defs.chains.runs.drives import begin_drive, lock_run, open_drive
 from platform_defs.chains.states import RunStatus
 from platform_defs.store.engine import read, transact
 from tests.chains.making import node_rows, run_row
@@ -126,7 +126,8 @@ class World:
     def _recover(self, connection: Connection) -> None:
         run = lock_run(connection, self.run_id)
         assert run is not None
-        ensure_drive(connection, run, "recovery")
+        if open_drive(connection, self.run_id) is None:
+            begin_drive(connection, run, "recovery")
 
     def check(self) -> None:
         """Waits until tables and attempts are as the model says; a new drive is executed as the runner would."""
