@@ -2,15 +2,14 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from sqlalchemy import Connection, text
 
-from platform_defs.store.engine import Patience, open_engine, read, transact
-from platform_defs.store.errors import StoreUnavailable
+from platform_defs.store.engine import open_engine, read, transact
 from tests.waiting import until
 
 # Writes one transaction after the other, each of which takes some milliseconds, and counts them.
@@ -31,21 +30,18 @@ while True:
 """
 HOLDER = """
 import sys
-from sqlalchemy import text
-from platform_defs.store.engine import open_engine, transact
+from platform_defs.store.sqlite_turns import turn
 
-def work(connection):
-    print("holds it", flush=True)
+with turn(sys.argv[1], 1.0):
+    print("has the turn", flush=True)
     sys.stdin.read()
-
-transact(open_engine(sys.argv[1]), work)
 """
 
 
 @contextmanager
-def process(code: str, url: str) -> Iterator[subprocess.Popen[str]]:
+def process(code: str, argument: str) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
-    running = subprocess.Popen([sys.executable, "-c", code, url], stdin=pipe, stdout=pipe, text=True)
+    running = subprocess.Popen([sys.executable, "-c", code, argument], stdin=pipe, stdout=pipe, text=True)
     try:
         yield running
     finally:
@@ -78,19 +74,25 @@ def test_a_process_that_writes_all_the_time_lets_others_write_between_two_of_its
         engine.dispose()
 
 
-def test_who_waits_too_long_for_another_process_is_told_so_and_writes_when_that_one_is_killed(tmp_path: Path) -> None:
+def test_a_process_that_has_the_turn_and_hangs_keeps_nobody_from_writing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/held.db"
-    engine = open_engine(url, patience=Patience(sqlite_busy=0.1))
+    engine = open_engine(url)
 
     def write(connection: Connection) -> None:
         connection.execute(text("CREATE TABLE IF NOT EXISTS anything (number INTEGER)"))
 
     try:
-        with process(HOLDER, url) as holder:
+        with process(HOLDER, f"{tmp_path}/held.db") as holder:
             assert holder.stdout is not None
-            assert holder.stdout.readline() == "holds it\n"
-            with pytest.raises(StoreUnavailable, match="another process wrote"):
-                transact(engine, write, attempts=2)
-        transact(engine, write)
+            assert holder.stdout.readline() == "has the turn\n"
+            for _ in range(5):
+                transact(engine, write)
+            # only the first one has waited, and what it waits with is gone when the other process is
+            assert len(waiting_threads()) == 1
+        until("nobody to wait for the turn", lambda: not waiting_threads())
     finally:
         engine.dispose()
+
+
+def waiting_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "sqlite-turn"]
