@@ -51,6 +51,8 @@ from sensors.ticks import noted_tick
 
 INTERVAL_S = 30
 UPKEEP = "ingest_upkeep"
+# The schedules of staleness, and so the jobs that Dagster makes of them, are called this and then by their endpoint.
+STALENESS = "ingest_staleness__"
 # An executor picks a task up within seconds: one that has been due for this long has none.
 FORGOTTEN_AFTER = timedelta(seconds=60)
 # A run tells Dagster of a window in the moment after it completed it.
@@ -116,7 +118,7 @@ def staleness_schedule(spec: Spec) -> ScheduleDefinition:
         return _update_request(spec, keys[day.toordinal() % len(keys)], run_key=f"{day:%F}")
 
     return ScheduleDefinition(
-        name=f"ingest_staleness__{op_name(spec.provenance_code, spec.endpoint_name)}",
+        name=f"{STALENESS}{op_name(spec.provenance_code, spec.endpoint_name)}",
         execution_fn=request_bucket,
         target=AssetSelection.assets(asset_key(*_names(spec))),
         cron_schedule="17 4 * * *",

@@ -1,12 +1,13 @@
 """The demo's traces in Dagster's own storage: runs, materialisations, and partitions that nobody else has."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from dagster import AssetKey, DagsterInstance, DagsterRun, RunsFilter
 
 from assets.arrivals.names import batches_of, model_key, table_key
 from assets.chains.names import CHAIN_TAG
+from assets.op_names import op_name
 from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.arrivals.kinds_of_work import ARRIVAL_REPORT, MODEL_TAG, TABLES_TAG
 from platform_defs.demo import story
@@ -14,8 +15,11 @@ from platform_defs.demo.lineage import TABLES
 from platform_defs.demo_source.registry import DEMO_SOURCES
 from platform_defs.ingest.kinds_of_work import ASSET_PREFIX
 from platform_defs.lineage.tables.keys import Table, asset_key_of
+from sensors.ingest import STALENESS
 
 RUNS_AT_ONCE = 500
+# The night's runs of its sources have a job that Dagster makes of the schedule, and name no assets.
+STALENESS_JOBS = tuple(f"__anonymous_asset_job_{STALENESS}{op_name(source)}__" for source in DEMO_SOURCES)
 
 
 def remove_traces(
@@ -50,13 +54,22 @@ def _runs(instance: DagsterInstance, born: datetime) -> list[DagsterRun]:
         for tag, names in ((CHAIN_TAG, story.CHAINS), (MODEL_TAG, tuple(story.MODELS)))
         for run in instance.get_runs(RunsFilter(tags={tag: list(names)}))
     }
-    cursor = None
-    while page := instance.get_runs(RunsFilter(job_name="__ASSET_JOB"), cursor=cursor, limit=RUNS_AT_ONCE):
-        cursor = page[-1].run_id
-        found |= {run.run_id: run for run in page if run.asset_selection and all(map(_is_of_demo, run.asset_selection))}
+    for run in _all_runs(instance, RunsFilter(job_name="__ASSET_JOB")):
+        if run.asset_selection and all(map(_is_of_demo, run.asset_selection)):
+            found[run.run_id] = run
+    for run in _all_runs(instance, RunsFilter(created_after=born)):
+        if run.job_name.startswith(STALENESS_JOBS):
+            found[run.run_id] = run
     for run in instance.get_runs(RunsFilter(job_name=ARRIVAL_REPORT, created_after=born)):
         # a successful run without the tag had nothing to report, because the sensor had been faster
         tables = run.tags.get(TABLES_TAG)
         if {*tables.split(", ")} <= {*story.TABLES} if tables else run.is_success:
             found[run.run_id] = run
     return [run for run in found.values() if run.is_finished]
+
+
+def _all_runs(instance: DagsterInstance, chosen: RunsFilter) -> Iterator[DagsterRun]:
+    cursor = None
+    while page := instance.get_runs(chosen, cursor=cursor, limit=RUNS_AT_ONCE):
+        cursor = page[-1].run_id
+        yield from page
