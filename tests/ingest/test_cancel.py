@@ -33,7 +33,7 @@ from tests.ingest.demo.harvest import opened_harvester
 from tests.ingest.execution.memory_source import MemorySource
 from tests.ingest.execution.test_executor import DAY, GRID, Clock, Killed, executor, items_of, listed, paged, stored
 from tests.ingest.planning.test_planner import BUSY, NOW, SPEC, plan, rows_of
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 NAMES = ("made_up", "items", Operation.HARVEST)
 SAID = f"somebody cancelled it at {NOW:%F %T} UTC: wrong key"
@@ -119,7 +119,17 @@ def test_executors_that_work_on_a_plan_while_it_is_cancelled_leave_nothing_open(
     spec = replace(paged(), max_concurrent_slices=8)
     source = MemorySource(spec.pagination, items_of(600))
     planned = plan(engine, spec, DAY, BUSY)
-    source.trouble = lambda number: cancel(engine) if number == 6 else None
+    cancelled = threading.Event()
+
+    def cancel_at_the_sixth(number: int) -> None:
+        if number == 6:
+            cancel(engine)
+            cancelled.set()
+        elif number > 6:
+            # later pages are answered when the plan is cancelled, however long that takes on a busy machine
+            assert cancelled.wait(PATIENCE_S)
+
+    source.trouble = cancel_at_the_sixth
     states: list[dict[int, PlanStatus]] = []
 
     def work() -> None:

@@ -99,7 +99,8 @@ def test_a_reader_sees_the_old_values_until_all_new_ones_are_there(orders: Engin
         compute_model(orders, model())
     finally:
         event.remove(orders, "after_cursor_execute", look)
-    assert seen == [before, before, before]
+    assert len(seen) >= 2
+    assert all(values == before for values in seen)
     assert stored_values(orders) == [("KD1001", {"region": "west"}, 12.5), ("KD1002", {"region": "west"}, 2)]
 
 
