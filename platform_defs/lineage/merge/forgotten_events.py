@@ -174,13 +174,12 @@ def _restamp_speaker(speaker: SpeakerState, new: Callable[[Stamp], Stamp]) -> No
     speaker.floor = new(speaker.floor)
     speaker.lineage_floors = {id: at for id, stamp in speaker.lineage_floors.items() if (at := new(stamp))}
     for name, run in list(speaker.runs.items()):
-        run.completed = new(run.completed)
         said = {digest: [at for stamp in stamps if (at := new(stamp))] for digest, stamps in run.said.items()}
-        run.said = {digest: stamps for digest, stamps in said.items() if stamps}
-        if not run.completed and not run.said:
+        kept = {digest: stamps for digest, stamps in said.items() if stamps}
+        speaker.runs[name] = replace(run, completed=new(run.completed), said=kept)
+        if not new(run.completed) and not kept:
             del speaker.runs[name]
-    used = {digest for run in speaker.runs.values() for digest in run.said}
-    speaker.bodies = {digest: body for digest, body in speaker.bodies.items() if digest in used}
+    speaker.leave_out_unused_bodies()
 
 
 def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:

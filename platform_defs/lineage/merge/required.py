@@ -259,8 +259,8 @@ class _Asked:
         return changes
 
     def _changes_parts(self, known: SpeakerState, said: list[tuple[Stamp, Statement]]) -> bool:
+        before = live_shape(self._state, known)
         new = known.copy()
-        before = live_shape(self._state, new)
         for at, statement in said:
             if new.is_outdated(self._state, statement, at):
                 return True

@@ -1,6 +1,7 @@
 """Puts claims of speakers on nodes and edges, and takes them back, as the live statements of the speakers change."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import replace
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref, Statement
@@ -181,12 +182,13 @@ def unsay(state: State, speaker: Ref, statements: Sequence[Statement], is_unsaid
     old = claims_of(state, known)
     for run_name, digest in {(one.run, digest_of(one)) for one in statements if one.names_dataset}:
         run = known.runs.get(run_name)
-        if run is None or not all(map(is_unsaid, run.said.pop(digest, [NEVER]))):
+        if run is None or not all(map(is_unsaid, run.said.get(digest, [NEVER]))):
             raise NeedsRebuild(f"a statement of {speaker.id} is not remembered as it was made")
-        if not run.said and (not run.completed or is_unsaid(run.completed)):
+        rest = {other: stamps for other, stamps in run.said.items() if other != digest}
+        known.runs[run_name] = replace(run, said=rest)
+        if not rest and (not run.completed or is_unsaid(run.completed)):
             del known.runs[run_name]
-    used = {digest for run in known.runs.values() for digest in run.said}
-    known.bodies = {digest: body for digest, body in known.bodies.items() if digest in used}
+    known.leave_out_unused_bodies()
     _replace_claims(state, speaker, old, claims_of(state, known))
 
 

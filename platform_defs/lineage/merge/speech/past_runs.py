@@ -62,10 +62,12 @@ def fold(state: State, speaker: SpeakerState) -> None:
             speaker.runs[name] = run
             continue
         if not run.done_at:
-            others = speaker.runs.setdefault(UNFINISHED, Run(names_dataset=True))
-            for digest, stamps in run.said.items():
-                both = [*others.said.get(digest, ()), *stamps]
-                others.said[digest] = newest_stamps(state, speaker.bodies[digest], both)
+            others = speaker.runs.get(UNFINISHED, Run(names_dataset=True))
+            added = {
+                digest: newest_stamps(state, speaker.bodies[digest], [*others.said.get(digest, ()), *stamps])
+                for digest, stamps in run.said.items()
+            }
+            speaker.runs[UNFINISHED] = replace(others, said={**others.said, **added})
         speaker.folded.add(name, run, speaker.bodies)
         if live_shape(state, speaker, readers=False) != counting:
             speaker.runs[name] = speaker.folded.take(name)[0]

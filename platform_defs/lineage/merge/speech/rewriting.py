@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Set
+from dataclasses import replace
 from typing import Any
 
 from platform_defs.graph.model import EdgeKey
@@ -15,8 +16,11 @@ from platform_defs.lineage.merge.state import Stamp, State
 def strike_dead(state: State, speaker: SpeakerState) -> None:
     """Removes from the statements what was dropped after they were made. Made again, they are other statements.
 
-    What is not loaded is taken to be alive.
+    What is not loaded is taken to be alive. While no name has moved, what is alive of a statement stays so when the
+    statement is made again, so that only the first time at which it was made is looked at.
     """
+    if not state.names_moved and all(_is_alive(state, key, first) for key, first in speaker.refs()):
+        return
     _rewrite(state, speaker, lambda item, key, at: item if _is_alive(state, key, at) else None)
 
 
@@ -43,7 +47,7 @@ def _rewrite(
 ) -> None:
     """Puts other items in the place of those of all statements; None leaves the item out."""
     bodies: dict[str, dict[str, Any]] = {}
-    for run in speaker.runs.values():
+    for name, run in list(speaker.runs.items()):
         said: dict[str, list[Stamp]] = defaultdict(list)
         for digest, at in run.statements():
             body = speaker.bodies[digest]
@@ -56,7 +60,8 @@ def _rewrite(
                 digest = digest_of_body(body)
             bodies[digest] = body
             said[digest].append(at)
-        run.said = {digest: newest_stamps(state, bodies[digest], stamps) for digest, stamps in said.items()}
+        newest = {digest: newest_stamps(state, bodies[digest], stamps) for digest, stamps in said.items()}
+        speaker.runs[name] = replace(run, said=newest)
     speaker.bodies = bodies
 
 

@@ -1,7 +1,7 @@
 """Runs of a speaker: those that are remembered one by one, and those that are put aside (past_runs.py)."""
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,16 @@ Bodies = dict[str, dict[str, Any]]
 UNFINISHED = ""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Run:
-    """said: the stamps of each statement, by digest: only the newest one, unless names have moved in between."""
+    """said: the stamps of each statement, by digest: only the newest one, unless names have moved in between.
+
+    A run never changes, so that the states of a speaker before and after a statement share all other runs.
+    """
 
     completed: Stamp = NEVER
     names_dataset: bool = False
-    said: dict[str, list[Stamp]] = field(default_factory=dict)
+    said: Mapping[str, list[Stamp]] = field(default_factory=dict)
 
     @property
     def done_at(self) -> Stamp:
@@ -42,6 +45,8 @@ class FoldedRuns:
     _runs: dict[str, tuple[Run, Bodies]] = field(default_factory=dict)
     # the completed ones, in the order in which they completed
     _done: list[tuple[Stamp, str]] = field(default_factory=list)
+    # how often runs were put aside or taken back
+    changes: int = 0
 
     def __bool__(self) -> bool:
         return bool(self._runs)
@@ -53,17 +58,20 @@ class FoldedRuns:
         return ((name, run, bodies) for name, (run, bodies) in self._runs.items())
 
     def add(self, name: str, run: Run, bodies: Bodies) -> None:
+        self.changes += 1
         self._runs[name] = run, {digest: bodies[digest] for digest in run.said}
         if run.done_at:
             insort(self._done, (run.done_at, name))
 
     def take(self, name: str) -> tuple[Run, Bodies]:
+        self.changes += 1
         run, bodies = self._runs.pop(name)
         if run.done_at:
             self._done.remove((run.done_at, name))
         return run, bodies
 
     def clear(self) -> None:
+        self.changes += 1
         self._runs.clear()
         self._done.clear()
 

@@ -31,7 +31,7 @@ from platform_defs.lineage.merge.speech.statement_bodies import (
     table_ref,
     tables_of,
 )
-from platform_defs.lineage.merge.speech.unmoved import unmoved_shape
+from platform_defs.lineage.merge.speech.unmoved import LiveTables, unmoved_shape
 from platform_defs.lineage.merge.state import NEVER, Claim, Stamp, State, column_of
 
 
@@ -56,7 +56,8 @@ class SpeakerState:
     """bodies: statements by digest (statement_bodies.py). floor and lineage_floors: of runs that are not remembered.
 
     lineage_floors are by the ids that tables had when their lineage was said. folded, past, forgotten_at and
-    lacks_counting: see past_runs.py; the folded runs are not stored.
+    lacks_counting: see past_runs.py; the folded runs are not stored. known_shape: the last answer of unmoved.py, and
+    what it was asked about.
     """
 
     bodies: Bodies = field(default_factory=dict)
@@ -67,27 +68,27 @@ class SpeakerState:
     past: dict[str, list[str] | None] = field(default_factory=dict)
     forgotten_at: Stamp = NEVER
     lacks_counting: bool = False
+    known_shape: tuple[object, dict[str, LiveTables]] | None = field(default=None, compare=False, repr=False)
 
     def copy(self) -> "SpeakerState":
-        runs = {
-            name: replace(run, said={digest: list(stamps) for digest, stamps in run.said.items()})
-            for name, run in self.runs.items()
-        }
-        return replace(self, bodies=dict(self.bodies), runs=runs, lineage_floors=dict(self.lineage_floors))
+        return replace(self, bodies=dict(self.bodies), runs=dict(self.runs), lineage_floors=dict(self.lineage_floors))
 
     def leave_out_unused_bodies(self) -> None:
         used = {digest for run in self.runs.values() for digest in run.said}
         self.bodies = {digest: body for digest, body in self.bodies.items() if digest in used}
 
     def add(self, state: State, statement: Statement, at: Stamp) -> None:
-        run = self.runs.setdefault(statement.run, Run())
-        run.names_dataset |= statement.names_dataset
-        if statement.completes:
-            run.completed = max(run.completed, at)
+        run = self.runs.get(statement.run, Run())
+        said = run.said
         if statement.names_dataset:
             digest = digest_of(statement)
             body = self.bodies.setdefault(digest, encode(statement))
-            run.said[digest] = newest_stamps(state, body, [*run.said.get(digest, ()), at])
+            said = {**said, digest: newest_stamps(state, body, [*said.get(digest, ()), at])}
+        self.runs[statement.run] = Run(
+            completed=max(run.completed, at) if statement.completes else run.completed,
+            names_dataset=run.names_dataset or statement.names_dataset,
+            said=said,
+        )
 
     def done_at(self, run: str) -> Stamp:
         return self.runs[run].done_at if run in self.runs else NEVER
@@ -105,10 +106,12 @@ class SpeakerState:
         digest = digest_of(statement)
         if digest not in self.bodies:
             return False
+        drops = {dropped_at(state, table) for table in tables_of(self.bodies[digest]).all} - {NEVER}
+        if not drops:
+            return False
         stamps = [said for known, said in self.said() if known == digest]
         before = max((said for said in stamps if said < at), default=at)
         after = min((said for said in stamps if said > at), default=at)
-        drops = [dropped_at(state, table) for table in tables_of(self.bodies[digest]).all]
         return any(before < drop < after for drop in drops)
 
     def tables(self) -> dict[Ref, Stamp]:

@@ -24,6 +24,17 @@ class LiveTables(NamedTuple):
 
 def unmoved_shape(speaker: "SpeakerState", *, readers: bool) -> dict[str, LiveTables]:
     """Equal for the same speaker before and after a change exactly if the same parts of statements are live."""
+    asked = tuple(speaker.runs.values()), speaker.floor, tuple(speaker.lineage_floors.items()), speaker.folded.changes
+    if speaker.known_shape is None or speaker.known_shape[0] != asked:
+        speaker.known_shape = asked, _shape(speaker)
+    shape = speaker.known_shape[1]
+    if readers:
+        return shape
+    counting = {digest: live._replace(reads=False) for digest, live in shape.items()}
+    return {digest: live for digest, live in counting.items() if any(live)}
+
+
+def _shape(speaker: "SpeakerState") -> dict[str, LiveTables]:
     newest: dict[str, Stamp] = {}
     done: dict[frozenset[str], Stamp] = {}
     current = max(speaker.floor, speaker.folded.newest_done)
@@ -45,7 +56,7 @@ def unmoved_shape(speaker: "SpeakerState", *, readers: bool) -> dict[str, LiveTa
             at >= current,
             frozenset(table for table in named.written if at >= columns.get(table, NEVER)),
             frozenset(table for table in named.lineage if at >= lineage[table]),
-            readers and bool(named.read),
+            bool(named.read),
         )
         if any(live):
             shape[digest] = live
