@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from platform_defs.canonical import canonical_hash, canonical_json
+from platform_defs.canonical import canonical_hash, canonical_json, sorted_json
 from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.event_times import parse_time
 
@@ -191,16 +191,20 @@ def _dataset(value: object, at: str) -> Dataset:
 
 def _canonical_payload(raw: Mapping[str, Any]) -> tuple[str, bytes]:
     """The canonical JSON of the event, as text and in UTF-8. Raises InvalidEvent if some store could not hold it."""
-    _check_structure(raw)
+    has_fractions = _check_structure(raw)
     try:
-        text = canonical_json(raw)
-        return text, text.encode()
+        payload = canonical_json(raw).encode() if has_fractions else sorted_json(raw)
+        return payload.decode(), payload
     except (ValueError, TypeError):  # NaN, types that JSON lacks, lone surrogates (UnicodeEncodeError is a ValueError)
         raise _find_refused_field(raw) from None
 
 
-def _check_structure(raw: Mapping[str, Any]) -> None:
-    """Checks nesting, keys and integers, level by level and without recursion, so that no depth exhausts the stack."""
+def _check_structure(raw: Mapping[str, Any]) -> bool:
+    """Checks nesting, keys and integers, level by level and without recursion, so that no depth exhausts the stack.
+
+    Returns whether a number has a fraction.
+    """
+    has_fractions = False
     level: list[Any] = [raw]
     for _ in range(MAX_NESTING):
         inner: list[Any] = []
@@ -215,8 +219,10 @@ def _check_structure(raw: Mapping[str, Any]) -> None:
                     inner.append(value)
                 elif kind is int and not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
                     raise _find_refused_field(raw)
+                elif kind is float:
+                    has_fractions = True
         if not inner:
-            return
+            return has_fractions
         level = inner
     raise InvalidEvent("event", f"expected JSON nested at most {MAX_NESTING} levels deep")
 

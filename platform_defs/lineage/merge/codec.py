@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from platform_defs.canonical import canonical_json
+from platform_defs.canonical import canonical_json, sorted_json
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.vocabulary import GONE_PREFIX, KNOWLEDGE, TOMBSTONE, vector_dimension
 from platform_defs.lineage.facts import Ref, name_props
@@ -85,7 +85,7 @@ def read_node(node: Node, set_at: Stamp) -> NodeState:
 
 def written_node(id: str, state: NodeState, label: str | None, set_at: Stamp) -> Node:
     """The node as the store should hold it; label None: it does not exist and is a tombstone."""
-    props: dict[str, Any] = {FACTS: canonical_json(_facts(state, label, set_at))}
+    props: dict[str, Any] = {FACTS: _text(_facts(state, label, set_at))}
     if label is None:
         return Node(id, {TOMBSTONE, KNOWLEDGE} | ({state.vector} if state.vector else set()), props)
     props |= state.foreign
@@ -142,8 +142,8 @@ def written_edge(key: EdgeKey, state: EdgeState, *, shown: bool) -> Edge:
     if shown:
         own = state.at > NEVER and state.linked
         props = state.props if own or not state.claims else by_precedence(state.claims)[0].props
-        return Edge(*key, {**props, **({FACTS: canonical_json(facts)} if facts else {})})
-    return Edge(f"{GONE_PREFIX}{key.type}", key.from_id, key.to_id, {FACTS: canonical_json(facts)} if facts else {})
+        return Edge(*key, {**props, **({FACTS: _text(facts)} if facts else {})})
+    return Edge(f"{GONE_PREFIX}{key.type}", key.from_id, key.to_id, {FACTS: _text(facts)} if facts else {})
 
 
 def plain(props: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,6 +155,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return canonical_json(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+def _text(facts: Mapping[str, Any]) -> str:
+    return sorted_json(facts).decode()
 
 
 def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]:
