@@ -154,6 +154,25 @@ def test_a_path_that_only_the_end_of_its_run_links_needs_no_rebuild(opened: Call
             assert deliveries.lines() == expected(deliveries, [*others, *told])
 
 
+def test_a_column_that_a_job_reads_by_the_tables_name_and_writes_by_its_path_is_written_when_the_path_is_linked(
+    opened: Callable[[], Deliveries],
+) -> None:
+    """Columns that were read stay; this one the job has written all along, and its next run writes others."""
+    lineage = {"fields": {"y": {"inputFields": [{"namespace": HIVE, "name": "s.a", "field": "y"}]}}}
+    start = ran(1, [dataset(HIVE, "s.a")], [path("a", columnLineage=lineage)], kind="START", run="r1")
+    complete = ran(2, [], [path("a", "s.a", schema=schema("x"))], run="r2")
+    # the job reads the column also in an event that does not name the path: then it stays
+    reader = ran(3, [dataset(HIVE, "s.a", schema=schema("y"))], [], kind="START", run="r3")
+    for told, columns in (([start, complete], {"x"}), ([start, reader, complete], {"x", "y"})):
+        deliveries = opened()
+        for event in told:
+            deliveries.deliver([event])
+        assert deliveries.rebuilds == 0
+        lines = deliveries.lines()
+        assert lines == expected(deliveries, told)
+        assert {line.split('"name": "')[1][0] for line in lines if '"Column"' in line} == columns
+
+
 def test_a_crash_between_rows_and_graph_does_not_split_a_table_that_is_linked_late(deliveries: Deliveries) -> None:
     """The graph fails while START and COMPLETE become about the linked table; then the recovery runs."""
     start, complete = ran(1, [path("a")], [], kind="START", run="r"), ran(2, [path("a", "s.a")], [path("b")], run="r")

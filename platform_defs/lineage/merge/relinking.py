@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from platform_defs.lineage.facts import Exists, Fact, Ref, Statement
-from platform_defs.lineage.merge.names import exists
+from platform_defs.lineage.merge.names import current_name, exists
 from platform_defs.lineage.merge.speech.claims import speakers_of, unsay
 from platform_defs.lineage.merge.state import NEVER, EdgeState, NeedsRebuild, NodeState, Stamp, State, path, version_in
 from platform_defs.lineage.version import Version
@@ -60,7 +60,9 @@ def take_back(state: State, relink: Relink) -> None:
         raise NeedsRebuild(f"others than the known events have named {sorted(name.id for name in relink.names)}")
     is_unsaid = partial(_is_of, versions)
     for speaker, statements in speakers.items():
-        unsay(state, speaker, statements, is_unsaid)
+        # columns of the names themselves are removed below
+        read_still = partial(_is_in, _columns_read(state, relink.after, speaker), relink.names)
+        unsay(state, speaker, statements, is_unsaid, read_still)
         remembered = state.node(speaker).speaker
         if remembered is not None and relink.names & remembered.tables().keys():
             raise NeedsRebuild(f"{speaker.id} has named a name in an event that is not known")
@@ -75,6 +77,20 @@ def take_back(state: State, relink: Relink) -> None:
 
 def _is_of(versions: set[Version], stamp: Stamp) -> bool:
     return version_in(stamp) in versions
+
+
+def _columns_read(state: State, facts: StampedFacts, speaker: Ref) -> set[Ref | None]:
+    """The columns that the speaker reads, by the names that they have now. What a statement writes it does not read."""
+    return {
+        current_name(state, column.ref, at)
+        for at, fact in facts
+        if isinstance(fact, Statement) and fact.speaker == speaker
+        for column in fact.read
+    }
+
+
+def _is_in(columns: Set[Ref | None], tables: Set[Ref], column: Ref) -> bool:
+    return column in columns or column.parent in tables
 
 
 def _stamps(node: NodeState) -> Iterator[Stamp]:

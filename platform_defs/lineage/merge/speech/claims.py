@@ -170,10 +170,17 @@ def name_crowds(state: State) -> None:
                 leave_crowd(item)
 
 
-def unsay(state: State, speaker: Ref, statements: Sequence[Statement], is_unsaid: Callable[[Stamp], bool]) -> None:
+def unsay(
+    state: State,
+    speaker: Ref,
+    statements: Sequence[Statement],
+    is_unsaid: Callable[[Stamp], bool],
+    is_read_still: Callable[[Ref], bool],
+) -> None:
     """Takes statements back as if they had never been made; is_unsaid: whether a stamp is of one of their events.
 
-    Columns that were only read stay. Raises NeedsRebuild where it is not remembered what would count without them.
+    is_read_still: whether a column that they have read may keep its claim. Raises NeedsRebuild where it is not
+    remembered what would count without them.
     """
     node = state.find(speaker)
     known = None if node is None else node.speaker
@@ -189,7 +196,13 @@ def unsay(state: State, speaker: Ref, statements: Sequence[Statement], is_unsaid
         if not rest and (not run.completed or is_unsaid(run.completed)):
             del known.runs[run_name]
     known.leave_out_unused_bodies()
-    _replace_claims(state, speaker, old, claims_of(state, known))
+    new = claims_of(state, known)
+    unread = [key for key in old.keys() - new.keys() if key.type == "read" and not is_read_still(key.source)]
+    if unread and known.forgotten_at:
+        raise NeedsRebuild(f"runs of {speaker.id} that are forgotten may have read the same columns")
+    _replace_claims(state, speaker, old, new)
+    for key in unread:
+        _take_back(state, speaker.id, key)
 
 
 def claims_forgotten_until(state: State, name: str) -> Stamp:
