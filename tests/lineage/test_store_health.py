@@ -135,6 +135,38 @@ def test_a_graph_that_is_back_is_away_until_it_is_warm(stores: Stores) -> None:
     run(work())
 
 
+def test_a_graph_that_answers_once_more_while_it_is_being_stopped_is_not_said_to_be_warming_up(stores: Stores) -> None:
+    async def work() -> None:
+        health = stores.health()
+        stores.warm = False
+        health.lose(LOST_GRAPH)
+        await eventually(lambda: health.refusal == WARMING_UP)
+        stores.graph.away = True
+        await eventually(lambda: health.refusal.message == "the graph does not answer; send again later")
+        stores.graph.away = False
+        await eventually(lambda: health.refusal == WARMING_UP)
+        stores.warm = True
+        await eventually(lambda: not health.is_away)
+        asked = stores.graph.pings
+        await asyncio.sleep(0.01)
+        assert stores.graph.pings <= asked + 1, "nobody asks a store that is there"
+
+    run(work())
+
+
+def test_a_write_that_ends_after_the_graph_was_lost_does_not_mean_that_it_is_back(stores: Stores) -> None:
+    async def work() -> None:
+        health = stores.health()
+        stores.graph.away, stores.warm = True, False
+        health.lose(LOST_GRAPH)
+        health.find()
+        assert health.refusal.message == "the graph does not answer; send again later"
+        stores.graph.away, stores.warm = False, True
+        await eventually(lambda: not health.is_away)
+
+    run(work())
+
+
 def test_a_store_that_fails_although_it_answers_is_left_alone_for_a_moment(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,8 +82,8 @@ class StoreHealth:
             self._waiting_for_answers = asyncio.create_task(self._wait_for_answers())
 
     def find(self) -> None:
-        """A write has succeeded, so both stores are there."""
-        if self._away and self._waiting_for_answers is not None:
+        """A write has succeeded, so both stores are there; unless the graph was lost while the write was on its way."""
+        if self._away and self._is_warm() and self._waiting_for_answers is not None:
             self._waiting_for_answers.cancel()
             self._away = frozenset()
 
@@ -123,11 +123,12 @@ class StoreHealth:
         return slow and not self.is_away and not await self._find_silent()
 
     async def _wait_for_answers(self) -> None:
+        """Also looks on while the graph is not warm: a server that is being stopped may still answer a ping."""
         began = logged_at = time.monotonic()
         await asyncio.sleep(PAUSE_S)
-        while silent := await self._find_silent():
+        while (silent := await self._find_silent()) or not self._is_warm():
             self._away = silent
-            if time.monotonic() - logged_at >= LOGGED_EVERY_S:
+            if silent and time.monotonic() - logged_at >= LOGGED_EVERY_S:
                 logged_at = time.monotonic()
                 log.warning("%s for %.0f s: events are refused", _names(silent), logged_at - began)
             await asyncio.sleep(PING_AGAIN_S)
