@@ -11,12 +11,28 @@ from platform_defs.canonical import sha256_hex
 from platform_defs.ingest.codes import ErrorLevel
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.pages import PageFacts, PagePosition
-from platform_defs.ingest.execution.reading import Record, Rejection, ResponseReader
+from platform_defs.ingest.execution.reading import (
+    ID_TOO_LONG,
+    NO_ID,
+    UPDATED_AT,
+    Record,
+    Rejection,
+    ResponseReader,
+)
 from platform_defs.ingest.execution.source import Fetched, Source
 from platform_defs.ingest.planning.slices import id_range_of, window_of
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import CallSpec, Spec
 from platform_defs.ingest.spec.snapshot import mapping_hash
+
+BAD_ID = "BAD_ID"
+# So many ids that are refused, each of them alone, and none that is not: the request is wrong and not the ids.
+FEWEST_REFUSED = 3
+# No more are tried: of hundreds of ids each one would be two requests.
+MOST_REFUSED = 20
+# So many items of a page of which none can be read: the source's answers have changed, and not its data.
+FEWEST_UNREADABLE = 20
+_UNREADABLE = (NO_ID, ID_TOO_LONG, UPDATED_AT)
 
 
 @dataclass(frozen=True)
@@ -76,6 +92,7 @@ def fetch_search_page(
     )
     items = reader.items(fetched.document)
     batch = _fetch_details_of(snapshot, source, items, cancel) if spec.two_phase else _read_items(reader, items)
+    _refuse_if_nothing_can_be_read(batch, len(items))
     batch.facts = reader.facts(fetched.document, items, batch.records)
     batch.page_hash = _hash_of_ids(batch)
     search_request = FetchedBatch(batch.facts)
@@ -86,7 +103,11 @@ def fetch_search_page(
 
 
 def fetch_ids(snapshot: CompiledSnapshot, source: Source, ids: Sequence[str], cancel: threading.Event) -> FetchedBatch:
-    """The records with these ids; an id that the source refuses or does not know is set aside alone."""
+    """The records with these ids; an id that the source refuses or does not know is set aside alone.
+
+    A source that refuses all of them has no bad ids: its endpoint has moved, or the request is wrong. To set its records
+    aside would call a window complete of which nothing was stored.
+    """
     spec = snapshot.spec
     assert spec.detail is not None, "an update has an endpoint that is asked by ids"
     batch = FetchedBatch(PageFacts(items=len(ids)))
@@ -94,6 +115,7 @@ def fetch_ids(snapshot: CompiledSnapshot, source: Source, ids: Sequence[str], ca
     for start in range(0, len(ids), spec.batching.id_batch_size):
         part = ids[start : start + spec.batching.id_batch_size]
         found |= _fetch_part(snapshot, source, part, batch, cancel)
+    _refuse_if_none_is_good(batch, at_least=FEWEST_REFUSED)
     refused = {rejection.provider_id for rejection in batch.rejections}
     for missing in [each for each in ids if each not in found and each not in refused]:
         reason = "the source has no record of this id"
@@ -115,7 +137,8 @@ def _fetch_part(
         if error.level is not ErrorLevel.REQUEST:
             raise
         if len(ids) == 1:
-            batch.rejections.append(Rejection(ids[0], "BAD_ID", spec.detail.response.id_path, str(error), None))
+            batch.rejections.append(Rejection(ids[0], BAD_ID, spec.detail.response.id_path, str(error), None))
+            _refuse_if_none_is_good(batch, at_least=MOST_REFUSED)
             return set()
         middle = len(ids) // 2
         first = _fetch_part(snapshot, source, ids[:middle], batch, cancel)
@@ -128,6 +151,22 @@ def _fetch_part(
     return known | {rejection.provider_id for rejection in part.rejections if rejection.provider_id is not None}
 
 
+def _refuse_if_nothing_can_be_read(batch: FetchedBatch, items: int) -> None:
+    """Blocks the endpoint (4.13 of the seed): to set all records aside would call their window complete."""
+    unreadable = [rejection for rejection in batch.rejections if rejection.reason_code in _UNREADABLE]
+    if items >= FEWEST_UNREADABLE and len(unreadable) >= items:
+        first = unreadable[0]
+        reason = f"none of the {items} items of a page can be read; of the first one {first.field_path}: {first.reason}"
+        raise ResponseError(ErrorLevel.FATAL, "ANSWERS_CHANGED", reason)
+
+
+def _refuse_if_none_is_good(batch: FetchedBatch, *, at_least: int) -> None:
+    refused = [rejection for rejection in batch.rejections if rejection.reason_code == BAD_ID]
+    if len(refused) >= at_least and not batch.counts["reqCount"]:
+        reason = f"{refused[-1].reason}; {len(refused)} ids were asked for one by one, and each was refused"
+        raise ResponseError(ErrorLevel.REQUEST, "ALL_IDS_REFUSED", reason)
+
+
 def _fetch_details_of(
     snapshot: CompiledSnapshot, source: Source, items: Sequence[Any], cancel: threading.Event
 ) -> FetchedBatch:
@@ -138,7 +177,7 @@ def _fetch_details_of(
     batch = fetch_ids(snapshot, source, wanted, cancel) if wanted else FetchedBatch(PageFacts(items=0))
     path = snapshot.spec.search.response.id_path if snapshot.spec.search else ""
     batch.rejections += [
-        Rejection(None, "NO_ID", path, "expected an id, found none", item) for item, found in ids if found is None
+        Rejection(None, NO_ID, path, "expected an id, found none", item) for item, found in ids if found is None
     ]
     return batch
 

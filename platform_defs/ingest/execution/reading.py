@@ -15,6 +15,8 @@ from platform_defs.ingest.execution.pages import PageFacts
 from platform_defs.ingest.spec.model import CallSpec, OutputField, PaginationSpec
 
 MAX_PROVIDER_ID = 512
+# Why an item cannot be read.
+NO_ID, ID_TOO_LONG, UPDATED_AT = "NO_ID", "ID_TOO_LONG", "UPDATED_AT"
 
 
 class Record(NamedTuple):
@@ -88,17 +90,17 @@ class ResponseReader:
     def record(self, item: Any) -> Record | Rejection:
         provider_id = self.provider_id(item)
         if provider_id is None:
-            return Rejection(None, "NO_ID", self._id_path, "expected an id, found none", item)
+            return Rejection(None, NO_ID, self._id_path, "expected an id, found none", item)
         if len(provider_id) > MAX_PROVIDER_ID:
             reason = f"expected an id of at most {MAX_PROVIDER_ID} characters, got {len(provider_id)}"
-            return Rejection(None, "ID_TOO_LONG", self._id_path, reason, item)
+            return Rejection(None, ID_TOO_LONG, self._id_path, reason, item)
         updated_at = None
         if self._updated is not None:
             value = self._updated.first(item)
             try:
                 updated_at = self._times.read(value)
             except UnreadableTime as error:
-                return Rejection(provider_id, "UPDATED_AT", str(self._updated_path), str(error), item)
+                return Rejection(provider_id, UPDATED_AT, str(self._updated_path), str(error), item)
         return Record(provider_id, updated_at, self._mapped(item))
 
     def provider_id(self, item: Any) -> str | None:
