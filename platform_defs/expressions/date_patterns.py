@@ -28,6 +28,7 @@ _ISO = re.compile(
     rf"(?:[T ][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:[.,][0-9]+)?)?(?P<zone> ?(?:{_ZONE}))?)?",
     re.IGNORECASE,
 )
+_LEAP_SECOND = re.compile(r"(?<=:)60(?:[.,][0-9]+)?(?![0-9.,:])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,13 @@ def compile_pattern(text: str) -> DatePattern:
 
 
 def parse_iso(text: str, zone: tzinfo) -> datetime:
-    """A day or a date-time in ISO 8601, in `zone` if it names none; digits after the microseconds are cut off."""
+    """A day or a date-time in ISO 8601, in `zone` if it names none; digits after the microseconds are cut off.
+
+    A leap second is the last moment of its minute: a moment later it would belong to another day than the one for which
+    its source lists it.
+    """
+    if text[16:19] == ":60":
+        text = _LEAP_SECOND.sub("59.999999", text)
     if text[10:11] == "T" and text[-1] == "Z":  # nine of ten times are written so, and need no regular expression
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is UTC:
