@@ -1,6 +1,6 @@
 """The assets of an endpoint: harvest and backfill by windows, update by buckets, each with its check."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dagster import (
@@ -18,7 +18,7 @@ from dagster import (
 )
 
 from assets.ingest.names import COMPLETE, GROUP, PLAN_TAG, asset_key, plan_tag_of
-from assets.ingest.partitions import bucket_partitions, window_partitions
+from assets.ingest.partitions import bucket_partitions, partition_key, window_partitions
 from assets.ingest.reports import materialization, partition_of
 from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation, PlanStatus, Trigger
@@ -28,10 +28,12 @@ from platform_defs.ingest.ledger.reports import mark_reported
 from platform_defs.ingest.ledger.windows import WindowState, open_windows
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
+    Listener,
     PartitionResult,
     materialise_bucket,
     materialise_windows,
 )
+from platform_defs.ingest.planning.planner import PlannedWork
 from platform_defs.ingest.planning.schedule import TriggerContext
 from platform_defs.ingest.planning.windows import Window, WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
@@ -84,8 +86,8 @@ def bucket_asset(compiled: CompiledSpec) -> AssetsDefinition | None:
                 spec.endpoint_name,
                 int(key),
                 _trigger(context, [key]),
+                listener=_listener(context, environment, spec),
             )
-            _tell(context, environment, spec, result)
             results.append(result)
         return results
 
@@ -184,6 +186,24 @@ def _fetch_windows(
         spec.operation,
         windows,
         _trigger(context, keys),
+        listener=_listener(context, environment, spec),
+    )
+
+
+def _listener(context: AssetExecutionContext, environment: IngestEnvironment, spec: Spec) -> Listener:
+    """The run's tags and events say what is planned, what goes wrong and how far it is."""
+
+    def tag(planned: Mapping[Window | int, PlannedWork]) -> None:
+        keys = {partition_key(spec, each): plan.plan_key for each, plan in planned.items()}
+        is_single = len(context.partition_keys) == 1
+        context.instance.add_run_tags(
+            context.run_id, {PLAN_TAG if is_single else plan_tag_of(key): plan for key, plan in keys.items()}
+        )
+
+    return Listener(
+        on_planned=tag,
+        on_trouble=context.log.warning,
+        on_progress=context.log.info,
         on_result=lambda result: _tell(context, environment, spec, result),
     )
 
@@ -191,8 +211,6 @@ def _fetch_windows(
 def _tell(context: AssetExecutionContext, environment: IngestEnvironment, spec: Spec, result: PartitionResult) -> None:
     """Materialises a complete partition at once, with its own metadata; an incomplete one only says why."""
     partition = partition_of(result.report, spec)
-    tag = PLAN_TAG if len(context.partition_keys) == 1 else plan_tag_of(partition)
-    context.instance.add_run_tags(context.run_id, {tag: result.plan.plan_key})
     if not result.is_complete:
         context.log.error(f"{partition} is incomplete: {_reason(result)}")
         return

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from dagster import StaticPartitionsDefinition, TimeWindowPartitionsDefinition
 
-from platform_defs.ingest.planning.windows import WindowGrid
+from platform_defs.ingest.planning.windows import Window, WindowGrid
 from platform_defs.ingest.spec.model import Spec
 
 _DAY, _WEEK, _HOUR = timedelta(days=1), timedelta(weeks=1), timedelta(hours=1)
@@ -18,8 +18,14 @@ def window_partitions(spec: Spec) -> TimeWindowPartitionsDefinition:
 
 
 def bucket_partitions(spec: Spec) -> StaticPartitionsDefinition:
-    width = len(str(spec.update_buckets - 1))
-    return StaticPartitionsDefinition([f"{number:0{width}d}" for number in range(spec.update_buckets)])
+    return StaticPartitionsDefinition([partition_key(spec, number) for number in range(spec.update_buckets)])
+
+
+def partition_key(spec: Spec, partition: Window | int) -> str:
+    """The key of a window or of a bucket."""
+    if isinstance(partition, Window):
+        return WindowGrid.of(spec.window).key_of(partition)
+    return f"{partition:0{len(str(spec.update_buckets - 1))}d}"
 
 
 def _cron(grid: WindowGrid) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from dagster import AssetMaterialization, MetadataValue
 
 from assets.ingest.names import asset_key
+from assets.ingest.partitions import partition_key
 from platform_defs.ingest.ledger.windows import PlanReport
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.model import Spec
@@ -55,10 +56,7 @@ def plan_metadata(
 
 def partition_of(report: PlanReport, spec: Spec) -> str:
     """The partition key of a plan's window or bucket."""
-    if report.window is not None:
-        return WindowGrid.of(spec.window).key_of(report.window)
-    width = len(str(spec.update_buckets - 1))
-    return f"{report.bucket or 0:0{width}d}"
+    return partition_key(spec, report.window if report.window is not None else report.bucket or 0)
 
 
 def is_partition(report: PlanReport, spec: Spec) -> bool:

@@ -15,6 +15,7 @@ from platform_defs.ingest.errors import PlanError, SpecError
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
+    Listener,
     PartitionResult,
     materialise_bucket,
     materialise_windows,
@@ -72,7 +73,7 @@ class HarvestExecutor:
         )
         try:
             with self._open(self._engine, THREADS) as environment:
-                executor = Executor(environment.engine, environment.open_source, threads=environment.threads)
+                executor = environment.executor()
                 with context.stop.interrupting(executor.cancel.set):
                     spec = environment.compile(cfg.source, cfg.endpoint, Operation(cfg.operation.upper())).spec
                     fetch = _fetch_buckets if spec.operation is Operation.UPDATE else _fetch_windows
@@ -98,6 +99,10 @@ class _Done:
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
+    @property
+    def listener(self) -> Listener:
+        return Listener(on_trouble=self._context.log, on_progress=self._context.log, on_result=self.note)
+
     def note(self, result: PartitionResult) -> None:
         totals = result.report.totals
         counts = f"{totals.get('inserted', 0)} new, {totals.get('updated', 0)} changed, {result.report.pages} pages"
@@ -122,7 +127,7 @@ def _fetch_windows(
     missing = [window for window in windows if str(window) not in done]
     context.log(f"{spec.provenance_code}/{spec.endpoint_name}: {len(missing)} windows to fetch")
     names = (spec.provenance_code, spec.endpoint_name, spec.operation)
-    return materialise_windows(environment, *names, missing, trigger, on_result=done.note, executor=executor)
+    return materialise_windows(environment, *names, missing, trigger, listener=done.listener, executor=executor)
 
 
 def _fetch_buckets(
@@ -138,8 +143,8 @@ def _fetch_buckets(
         if f"bucket {bucket}" in done or context.stop.reason is not None:
             continue
         names = (spec.provenance_code, spec.endpoint_name)
-        results.append(materialise_bucket(environment, *names, bucket, trigger, executor=executor))
-        done.note(results[-1])
+        result = materialise_bucket(environment, *names, bucket, trigger, listener=done.listener, executor=executor)
+        results.append(result)
     return results
 
 

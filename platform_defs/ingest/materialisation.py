@@ -4,7 +4,8 @@ Runs of Dagster partitions and `platform ingest run` both do just this. The task
 executor uses, so that others may help, and so that what a dead run left is continued by the next one.
 """
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,6 +18,7 @@ from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor, OpenSource, utc_now
 from platform_defs.ingest.execution.health import HealthWatch, Thresholds
 from platform_defs.ingest.execution.leases import LeasedTask
+from platform_defs.ingest.ledger.progress import plans_progress, why_task_waits
 from platform_defs.ingest.ledger.windows import PlanReport, plan_report
 from platform_defs.ingest.planning.history import estimate_from_history
 from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket, plan_window
@@ -64,7 +66,21 @@ class PartitionResult:
         return self.report.status is PlanStatus.COMPLETED
 
 
-OnResult = Callable[[PartitionResult], None]
+@dataclass(frozen=True)
+class Listener:
+    """Who hears how it goes: of the plans before anything is fetched, then of trouble and progress, and of each result.
+
+    A run over a source that is away would otherwise look for half an hour as if it did nothing.
+    """
+
+    on_planned: Callable[[Mapping[Window | int, PlannedWork]], None] = lambda planned: None
+    on_trouble: Callable[[str], None] = lambda text: None
+    on_progress: Callable[[str], None] = lambda text: None
+    on_result: Callable[[PartitionResult], None] = lambda result: None
+
+
+# How often a listener hears of the progress of what takes long.
+PROGRESS_S = 30.0
 
 
 def materialise_windows(
@@ -75,7 +91,7 @@ def materialise_windows(
     windows: Sequence[Window],
     context: TriggerContext,
     *,
-    on_result: OnResult = lambda result: None,
+    listener: Listener = Listener(),  # noqa: B008  # frozen
     executor: Executor | None = None,
 ) -> list[PartitionResult]:
     """Fetches the windows; one that fails keeps no other from being tried. Results come in the order of ending.
@@ -103,6 +119,8 @@ def materialise_windows(
             )
         ]
     }
+    listener.on_planned(dict(planned.values()))
+    names = {plan_id: str(window) for plan_id, (window, _) in planned.items()}
     before = {plan_id: read_plan_cursor(environment.engine, compiled.spec, plan_id) for plan_id in planned}
     results: list[PartitionResult] = []
 
@@ -113,9 +131,9 @@ def materialise_windows(
         # only now: what the database could not answer is asked for once more at the end
         del planned[plan_id]
         results.append(PartitionResult(window, None, plan, report, before[plan_id], after))
-        on_result(results[-1])
+        listener.on_result(results[-1])
 
-    _drain(environment, list(planned), tell, executor)
+    _drain(environment, names, tell, listener, executor)
     for plan_id in list(planned):
         tell(plan_id)  # neither this executor nor another one could go on with it
     if early := [window for window in windows if window.end > stable]:
@@ -130,6 +148,7 @@ def materialise_bucket(
     bucket: int,
     context: TriggerContext,
     *,
+    listener: Listener = Listener(),  # noqa: B008  # frozen
     executor: Executor | None = None,
 ) -> PartitionResult:
     """Fetches the records of a bucket again that are stale, of older expressions, signalled or set aside."""
@@ -148,10 +167,13 @@ def materialise_bucket(
         trigger=context.trigger,
         now=now,
     )
+    listener.on_planned({bucket: plan})
     before = read_plan_cursor(environment.engine, compiled.spec, plan.plan_id)
-    _drain(environment, [plan.plan_id], lambda plan_id: None, executor)
+    _drain(environment, {plan.plan_id: f"bucket {bucket}"}, lambda plan_id: None, listener, executor)
     after = read_plan_cursor(environment.engine, compiled.spec, plan.plan_id)
-    return PartitionResult(None, bucket, plan, plan_report(environment.engine, plan.plan_id), before, after)
+    result = PartitionResult(None, bucket, plan, plan_report(environment.engine, plan.plan_id), before, after)
+    listener.on_result(result)
+    return result
 
 
 def _begin(
@@ -190,19 +212,35 @@ def _too_early(
 
 
 def _drain(
-    environment: IngestEnvironment, plan_ids: Sequence[int], tell: Callable[[int], None], executor: Executor | None
+    environment: IngestEnvironment,
+    names: Mapping[int, str],
+    tell: Callable[[int], None],
+    listener: Listener,
+    executor: Executor | None,
 ) -> None:
+    """Works on the plans whose windows or buckets have these names."""
     working = executor or environment.executor()
     working.clock = environment.clock
     told: set[int] = set()
+    next_progress = time.monotonic() + PROGRESS_S
 
     def on_end(leased: LeasedTask, status: TaskStatus | None) -> None:
-        if leased.plan_id in plan_ids and leased.plan_id not in told and _is_over(environment.engine, leased.plan_id):
+        if leased.plan_id not in names:
+            return
+        if status is None and (reason := why_task_waits(environment.engine, leased.task_id)):
+            listener.on_trouble(f"{names[leased.plan_id]}: {reason}")
+        if leased.plan_id not in told and _is_over(environment.engine, leased.plan_id):
             told.add(leased.plan_id)
             tell(leased.plan_id)
 
-    working.on_end = on_end
-    working.drain_plans(plan_ids)
+    def on_look() -> None:
+        nonlocal next_progress
+        if time.monotonic() >= next_progress:
+            next_progress = time.monotonic() + PROGRESS_S
+            listener.on_progress(str(plans_progress(environment.engine, list(names))))
+
+    working.on_end, working.on_look = on_end, on_look
+    working.drain_plans(list(names))
 
 
 def _is_over(engine: Engine, plan_id: int) -> bool:

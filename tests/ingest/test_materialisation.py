@@ -10,9 +10,11 @@ from sqlalchemy import Engine
 from platform_defs.ingest import materialisation
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import PlanError, ResponseError, SpecError
+from platform_defs.ingest.execution import executor as executor_module
 from platform_defs.ingest.ledger.windows import PlanReport
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
+    Listener,
     PartitionResult,
     materialise_bucket,
     materialise_windows,
@@ -24,6 +26,7 @@ from platform_defs.ingest.spec.model import CompiledSpec, Spec
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.tables.ingest import ing_plan, ing_record, ing_schedule_instance
 from tests.ingest.execution.memory_source import MemorySource, item
+from tests.ingest.execution.test_executor import Clock
 from tests.ingest.planning.test_planner import NOW, SPEC, rows_of
 
 GRID = WindowGrid.of(SPEC.window)
@@ -45,7 +48,13 @@ def test_each_window_is_told_of_once_when_it_is_over(engine: Engine) -> None:
     source = MemorySource(SPEC.pagination, [item(n, GRID.window(n).start) for n in range(5)])
     told: list[PartitionResult] = []
     results = materialise_windows(
-        environment(engine, source), "made_up", "items", Operation.HARVEST, windows, CONTEXT, on_result=told.append
+        environment(engine, source),
+        "made_up",
+        "items",
+        Operation.HARVEST,
+        windows,
+        CONTEXT,
+        listener=Listener(on_result=told.append),
     )
     assert sorted(result.window for result in told if result.window) == windows
     assert results == told
@@ -124,7 +133,7 @@ def test_a_window_that_is_not_over_keeps_no_other_from_being_fetched(engine: Eng
             Operation.HARVEST,
             [now, GRID.window(0)],
             CONTEXT,
-            on_result=told.append,
+            listener=Listener(on_result=told.append),
         )
     assert [(result.window, result.is_complete) for result in told] == [(GRID.window(0), True)]
 
@@ -164,3 +173,40 @@ def test_a_bucket_fetches_what_is_due_and_a_second_time_nothing(engine: Engine) 
 def test_an_endpoint_that_cannot_be_asked_by_id_has_no_update(engine: Engine) -> None:
     with pytest.raises(PlanError, match="by their ids"):
         materialise_bucket(environment(engine, None), "made_up", "items", 0, CONTEXT)
+
+
+def test_while_a_source_is_away_it_is_told_what_goes_wrong_and_how_far_the_windows_are(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(materialisation, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(executor_module, "LOOK_S", 0.01)
+    clock = Clock()
+
+    def away_at_first(number: int) -> None:
+        clock.pass_by(timedelta(seconds=10))
+        if number <= 2:
+            raise ResponseError(ErrorLevel.TRANSIENT, "HTTP_503", "GET /items: status 503")
+
+    windows = [GRID.window(number) for number in range(2)]
+    source = MemorySource(SPEC.pagination, [item(n, GRID.window(n).start) for n in range(2)], trouble=away_at_first)
+    planned, trouble, progress = [], list[str](), list[str]()
+    listener = Listener(planned.append, trouble.append, progress.append)
+    working = replace(environment(engine, source), clock=clock, threads=1)
+    names = ("made_up", "items", Operation.HARVEST)
+    results = materialise_windows(working, *names, windows, CONTEXT, listener=listener)
+    assert {result.plan.plan_key for result in results} == {plan.plan_key for plan in planned[0].values()}
+    assert list(planned[0]) == windows
+    assert [each.split(": GET /items: status 503. It goes on at ")[0] for each in trouble] == [str(w) for w in windows]
+    assert progress[0].startswith("0 of 2 are complete; 0 records of 0 pages are stored; slices at work: 0, waiting: 2")
+    assert any(each.startswith("1 of 2 are complete; 1 records of 1 page are stored;") for each in progress)
+
+
+def test_a_bucket_is_told_of_with_its_plan(engine: Engine) -> None:
+    assert SPEC.search is not None
+    spec = replace(SPEC, update_buckets=1, detail=replace(SPEC.search, endpoint_name="by_id"))
+    planned, told = [], list[PartitionResult]()
+    listener = Listener(on_planned=planned.append, on_result=told.append)
+    working = environment(engine, MemorySource(SPEC.pagination, []), spec)
+    result = materialise_bucket(working, "made_up", "items", 0, CONTEXT, listener=listener)
+    assert told == [result]
+    assert planned == [{0: result.plan}]

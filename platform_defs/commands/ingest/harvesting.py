@@ -5,6 +5,7 @@ import signal as signals
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 
 import click
@@ -20,6 +21,7 @@ from platform_defs.ingest.execution.executor import utc_now
 from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
+    Listener,
     PartitionResult,
     materialise_bucket,
     materialise_windows,
@@ -29,6 +31,11 @@ from platform_defs.ingest.planning.signals import ask_again
 from platform_defs.ingest.planning.wanted_windows import parse_instant, wanted_windows
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import Spec
+
+# Standard output has the results alone, for programs.
+_ON_STDERR = Listener(
+    on_trouble=lambda text: click.echo(text, err=True), on_progress=lambda text: click.echo(text, err=True)
+)
 
 
 @click.group("ingest")
@@ -137,7 +144,9 @@ def _fetch(
             raise PlanError(f"--bucket: expected 0 to {spec.update_buckets - 1}, got {bucket}")
         results = []
         for number in range(spec.update_buckets) if bucket is None else [bucket]:
-            results.append(materialise_bucket(environment, *names, number, context, executor=executor))
+            results.append(
+                materialise_bucket(environment, *names, number, context, listener=_ON_STDERR, executor=executor)
+            )
             _show(results[-1], as_json, len(results), spec.update_buckets if bucket is None else 1)
         return results
     wanted = _wanted_windows(environment.engine, spec, start, end, environment.clock())
@@ -147,7 +156,10 @@ def _fetch(
         shown.append(result)
         _show(result, as_json, len(shown), len(wanted))
 
-    return materialise_windows(environment, *names, spec.operation, wanted, context, on_result=show, executor=executor)
+    listener = replace(_ON_STDERR, on_result=show)
+    return materialise_windows(
+        environment, *names, spec.operation, wanted, context, listener=listener, executor=executor
+    )
 
 
 def _wanted_windows(engine: Engine, spec: Spec, start: str | None, end: str | None, now: datetime) -> list[Window]:

@@ -128,7 +128,8 @@ def rare_collections() -> Iterator[None]:
 
 @dataclass
 class Executor:
-    """`open_source` gives what requests of a spec are sent through; `on_end` hears of every task that ended."""
+    """`open_source` gives what requests of a spec are sent through; `on_end` hears of every task that ended, and
+    `on_look` whenever the executor has looked at its threads, which is once a second."""
 
     engine: Engine
     open_source: OpenSource
@@ -137,6 +138,7 @@ class Executor:
     per_partition: int | None = None
     clock: Callable[[], datetime] = utc_now
     on_end: Callable[[LeasedTask, TaskStatus | None], None] = lambda leased, status: None
+    on_look: Callable[[], None] = lambda: None
     name: str = field(default_factory=executor_name)
     cancel: threading.Event = field(default_factory=threading.Event)
     # hears how sources and database fare
@@ -190,6 +192,7 @@ class Executor:
     def _step(self, work: _Round) -> bool:
         """One look at the queue and at the threads; whether the round is over."""
         running = work.running
+        self.on_look()
         if self.cancel.is_set():
             work.stop_all()
         else:

@@ -105,8 +105,8 @@ def fetch_search_page(
 def fetch_ids(snapshot: CompiledSnapshot, source: Source, ids: Sequence[str], cancel: threading.Event) -> FetchedBatch:
     """The records with these ids; an id that the source refuses or does not know is set aside alone.
 
-    A source that refuses all of them has no bad ids: its endpoint has moved, or the request is wrong. To set its records
-    aside would call a window complete of which nothing was stored.
+    A source that refuses all of them has no bad ids: its endpoint has moved, or the request is wrong. To set all of its
+    records aside would call a window complete of which nothing was stored.
     """
     spec = snapshot.spec
     assert spec.detail is not None, "an update has an endpoint that is asked by ids"
