@@ -24,7 +24,8 @@ from dagster import (
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from sqlalchemy import Engine
 
-from assets.ingest.endpoint_assets import WINDOWS_PER_RUN, complete_outcome
+from assets.ingest.complete import check_outcome
+from assets.ingest.endpoint_assets import WINDOWS_PER_RUN
 from assets.ingest.loading import load_endpoints
 from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag
 from assets.ingest.partitions import bucket_partitions
@@ -33,11 +34,11 @@ from assets.ingest.retention import ingest_retention
 from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
-from platform_defs.ingest.execution.blocks import list_blocks, why_not_asked
+from platform_defs.ingest.execution.blocks import list_blocks
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals, is_forgotten
 from platform_defs.ingest.ledger.reports import mark_reported, unreported_plans
-from platform_defs.ingest.ledger.windows import open_windows, window_states
+from platform_defs.ingest.ledger.windows import was_begun, window_states
 from platform_defs.ingest.planning.harvest_requests import TRY_AGAIN_AFTER, windows_to_request
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.compiler import compile_all
@@ -247,15 +248,13 @@ def _report_completed(instance: DagsterInstance, engine: Engine, now: datetime) 
 
 def _report_checks(instance: DagsterInstance, engine: Engine, now: datetime) -> int:
     changed = 0
-    for operation in (Operation.HARVEST, Operation.BACKFILL):
+    for operation in Operation:
         for spec in _specs(engine, now, operation):
-            key = AssetCheckKey(asset_key(*_names(spec)), COMPLETE)
-            found = open_windows(engine, *_names(spec), begins=spec.window.start)
-            waits_for = why_not_asked(engine, spec.provenance_code, spec.endpoint_name)
-            outcome = complete_outcome(operation, found, waits_for)
-            if not found and not window_states(engine, *_names(spec)):
-                continue  # nothing was ever begun
-            if _shown_outcome(instance, key) != (outcome["passed"], outcome["description"]):
+            key, outcome = AssetCheckKey(asset_key(*_names(spec)), COMPLETE), check_outcome(engine, spec)
+            shown = _shown_outcome(instance, key)
+            if shown is None and not was_begun(engine, *_names(spec)):
+                continue
+            if shown != (outcome["passed"], outcome["description"]):
                 instance.report_runless_asset_event(AssetCheckEvaluation(key.asset_key, COMPLETE, **outcome))
                 changed += 1
     return changed

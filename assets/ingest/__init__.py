@@ -2,7 +2,8 @@
 
 from dagster import AssetsDefinition, Definitions
 
-from assets.ingest.endpoint_assets import bucket_asset, complete_check, window_asset
+from assets.ingest.complete import complete_check
+from assets.ingest.endpoint_assets import bucket_asset, window_asset
 from assets.ingest.jobs import ingest_drain
 from assets.ingest.loading import load_endpoints
 from assets.ingest.retention import ingest_retention
@@ -18,9 +19,8 @@ def definitions() -> Definitions:
         for operation, compiled in endpoint.specs.items():
             if (asset := _MAKERS[operation](compiled)) is not None:
                 made.append((compiled, asset))
-    windows = [compiled.spec for compiled, _ in made if compiled.spec.operation is not Operation.UPDATE]
     return Definitions(
         assets=[asset for _, asset in made],
-        asset_checks=[complete_check(spec) for spec in windows],
+        asset_checks=[complete_check(compiled.spec) for compiled, _ in made],
         jobs=[ingest_drain, ingest_retention],
     )

@@ -1,23 +1,20 @@
-"""The assets of an endpoint: harvest and backfill by windows, update by buckets, each with its check."""
+"""The assets of an endpoint: harvest and backfill by windows, update by buckets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dagster import (
-    AssetCheckResult,
-    AssetChecksDefinition,
-    AssetCheckSpec,
     AssetExecutionContext,
     AssetsDefinition,
     BackfillPolicy,
     Failure,
     Nothing,
     Out,
-    multi_asset_check,
     op,
 )
 
-from assets.ingest.names import COMPLETE, GROUP, PLAN_TAG, asset_key, plan_tag_of
+from assets.ingest.complete import AGAIN, BEGIN_ANEW
+from assets.ingest.names import GROUP, PLAN_TAG, asset_key, plan_tag_of
 from assets.ingest.partitions import bucket_partitions, partition_key, window_partitions
 from assets.ingest.reports import materialization, partition_of
 from assets.op_names import op_name
@@ -25,7 +22,6 @@ from platform_defs.ingest.codes import Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import IngestError
 from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.ledger.reports import mark_reported
-from platform_defs.ingest.ledger.windows import WindowState, open_windows
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
     Listener,
@@ -37,7 +33,6 @@ from platform_defs.ingest.planning.planner import PlannedWork
 from platform_defs.ingest.planning.schedule import TriggerContext
 from platform_defs.ingest.planning.windows import Window, WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
-from resources.database import DatabaseResource
 from resources.ingest import IngestResource
 
 # A backfill over a year is twelve runs, not one process a day.
@@ -47,15 +42,6 @@ DESCRIPTIONS = {
     Operation.BACKFILL: "Records of past windows, fetched again; leaves the watermark alone.",
     Operation.UPDATE: "Stored records fetched again by their ids: stale ones, those of older expressions, signals.",
 }
-
-# What to do about a partition that is not complete.
-AGAIN = {
-    Operation.HARVEST: "The planner tries it again after 15 minutes; materialising it tries it now.",
-    Operation.BACKFILL: "Materialise it again, for example with 'failed and missing' of the backfill.",
-    Operation.UPDATE: "Materialise it again; records that somebody asked for are tried again after 15 minutes.",
-}
-# What to do about one that somebody cancelled.
-BEGIN_ANEW = "It stays cancelled until somebody materialises it, which begins it anew."
 
 
 def window_asset(compiled: CompiledSpec) -> AssetsDefinition:
@@ -92,45 +78,6 @@ def bucket_asset(compiled: CompiledSpec) -> AssetsDefinition | None:
         return results
 
     return _asset(spec, bucket_partitions(spec), fetch, BackfillPolicy.multi_run(WINDOWS_PER_RUN))
-
-
-def complete_check(spec: Spec) -> AssetChecksDefinition:
-    """Fails while any window that was begun is not complete, whichever window the last run was about."""
-    key = asset_key(spec.provenance_code, spec.endpoint_name, spec.operation)
-    name = op_name(spec.provenance_code, spec.endpoint_name, spec.operation.lower(), COMPLETE)
-
-    @multi_asset_check(name=name, specs=[AssetCheckSpec(COMPLETE, asset=key, description=complete_check.__doc__)])
-    def check(database: DatabaseResource) -> Iterator[AssetCheckResult]:
-        names = (spec.provenance_code, spec.endpoint_name, spec.operation)
-        found = open_windows(database.engine, *names, begins=spec.window.start)
-        waits_for = why_not_asked(database.engine, spec.provenance_code, spec.endpoint_name)
-        yield AssetCheckResult(**complete_outcome(spec.operation, found, waits_for))
-
-    return check
-
-
-def complete_outcome(operation: Operation, found: Sequence[WindowState], waits_for: str | None) -> dict[str, Any]:
-    """What an evaluation of the check says; `waits_for` is what keeps the endpoint from being asked."""
-    if not found:
-        return {"passed": True, "description": "every window that was begun is complete", "metadata": {}}
-    named = ", ".join(f"{state.window.start:%F %H:%M} ({state.status})" for state in found[:20])
-    count = "1 window is" if len(found) == 1 else f"{len(found)} windows are"
-    reasons = {state.plan_key: state.reason or "no error was recorded" for state in found[:20]}
-    return {
-        "passed": False,
-        "description": f"{count} not complete: {named}. {waits_for or _first_reason(operation, found)}",
-        "metadata": {"windows": len(found), "plans": reasons},
-    }
-
-
-def _first_reason(operation: Operation, found: Sequence[WindowState]) -> str:
-    """With what to do: each window's own reason is in the metadata."""
-    reason = next((f"{state.reason}. " for state in found if state.reason), "")
-    if all(state.status is PlanStatus.CANCELLED for state in found):
-        return f"{reason}{BEGIN_ANEW}"
-    if operation is Operation.BACKFILL:
-        return f"{reason}Materialise what failed and is missing: nothing else tries a backfill's window again."
-    return f"{reason}The planner tries it again after 15 minutes; materialising it tries it now."
 
 
 def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> AssetsDefinition:

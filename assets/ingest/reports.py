@@ -13,6 +13,7 @@ from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.model import Spec
 
 NOTHING_DUE = "no record of this bucket is stale, was made by other expressions or was asked for by a signal"
+MORE_IS_DUE = "this was as much as one plan takes: materialise the bucket again for the rest, or wait for its next day"
 _PLOT_WIDTH = 40
 _PLOT_ROWS = 50
 
@@ -34,7 +35,7 @@ def plan_metadata(
         "records inserted": totals.get("inserted", 0),
         "records updated": totals.get("updated", 0),
         "records unchanged": totals.get("skipped", 0),
-        "records of other windows": totals.get("outside", 0),
+        **({"records of other windows": totals.get("outside", 0)} if report.window is not None else {}),
         "set aside": totals.get("failed", 0),
         "pages": report.pages,
         "requests": totals.get("reqCount", 0),
@@ -43,8 +44,15 @@ def plan_metadata(
         "plan": report.plan_key,
         "records per slice": MetadataValue.md(_plot(report.records_by_slice)),
     }
+    if report.set_aside:
+        found["set aside because"] = MetadataValue.md("\n".join(f"- {each}" for each in report.set_aside))
     if report.window is None and not report.pages:
         found["nothing to do"] = NOTHING_DUE
+    if report.due:
+        found["asked for by signals"] = report.due["signalled"]
+        found["stale or of other expressions"] = report.due["staleOrOutdated"]
+        if not report.due["isAll"]:
+            found["more is due"] = MORE_IS_DUE
     if report.cuts:
         found["slices cut"] = "; ".join(report.cuts)
     if before is not None:

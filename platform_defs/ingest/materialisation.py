@@ -24,7 +24,7 @@ from platform_defs.ingest.planning.history import estimate_from_history
 from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket, plan_window
 from platform_defs.ingest.planning.schedule import TriggerContext, record_compile_failure, record_trigger
 from platform_defs.ingest.planning.signals import signal_quarantined
-from platform_defs.ingest.planning.update_candidates import due_ids, id_slices
+from platform_defs.ingest.planning.update_candidates import due_records, id_slices
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import CompiledSpec
 from platform_defs.store.engine import read
@@ -157,12 +157,13 @@ def materialise_bucket(
         raise PlanError(f"{provenance_code}/{endpoint_name} cannot be asked for records by their ids")
     now = environment.clock()
     signal_quarantined(environment.engine, provenance_code, endpoint_name, now)
-    ids = due_ids(environment.engine, compiled.spec, bucket, now)
+    due = due_records(environment.engine, compiled.spec, bucket, now)
     plan = plan_bucket(
         environment.engine,
         compiled,
         bucket,
-        id_slices(compiled.spec, bucket, ids),
+        id_slices(compiled.spec, bucket, due.ids),
+        due=due.counts,
         schedule_instance_id=schedule_id,
         trigger=context.trigger,
         now=now,

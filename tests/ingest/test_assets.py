@@ -9,7 +9,8 @@ import pytest
 from dagster import AssetKey, AssetsDefinition, DagsterInstance, ExecuteInProcessResult, materialize
 from sqlalchemy import Engine
 
-from assets.ingest.endpoint_assets import bucket_asset, complete_outcome, window_asset
+from assets.ingest.complete import check_outcome, complete_outcome
+from assets.ingest.endpoint_assets import bucket_asset, window_asset
 from assets.ingest.partitions import window_partitions
 from platform_defs.ingest.codes import ErrorLevel, Operation
 from platform_defs.ingest.errors import ResponseError
@@ -17,6 +18,7 @@ from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.ledger.windows import open_windows
 from platform_defs.ingest.materialisation import IngestEnvironment
 from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans
+from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
 from platform_defs.store.tables.ingest import ing_plan
@@ -150,7 +152,7 @@ def test_of_many_windows_the_failed_one_fails_the_run_and_the_others_stay_materi
     found = open_windows(engine, "made_up", "items", Operation.HARVEST)
     outcome = complete_outcome(Operation.HARVEST, found, None)
     assert not outcome["passed"]
-    assert outcome["description"].startswith("1 window is not complete: 2026-01-02 00:00 (PARTIAL). the source says no")
+    assert outcome["description"].startswith("1 window is not complete: 2026-01-02 00:00 (PARTIAL): the source says no")
     assert outcome["description"].endswith(
         "The planner tries it again after 15 minutes; materialising it tries it now."
     )
@@ -201,6 +203,62 @@ def test_an_update_bucket_is_materialised_and_an_endpoint_without_ids_has_none(
     [bucket] = records_of(instance, AssetKey(["ingest", "made_up", "items", "update"])).items()
     assert bucket[0] == "3"
     assert bucket[1].metadata["nothing to do"].value.startswith("no record of this bucket is stale")
+
+
+def test_windows_that_failed_for_different_reasons_are_named_with_their_own(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    source = MemorySource(SPEC.pagination, [])
+
+    def refuse(number: int) -> None:
+        reason = "a wrong filter" if len(source.requests) < 2 else "a wrong page"
+        raise ResponseError(ErrorLevel.REQUEST, "HTTP_400", reason)
+
+    source.trouble = refuse
+    materialised(engine, SPEC, source, instance, "2026-01-01", "2026-01-03")
+    said = check_outcome(engine, SPEC)["description"]
+    named = "2026-01-01 00:00 (PARTIAL): a wrong filter; 2026-01-02 00:00, 2026-01-03 00:00 (PARTIAL): a wrong page. "
+    assert said.startswith(f"3 windows are not complete: {named}")
+
+
+def test_an_update_bucket_says_what_was_due_what_was_set_aside_and_why_it_is_not_complete(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    assert SPEC.search is not None
+    spec = replace(
+        SPEC, operation=Operation.UPDATE, update_buckets=1, detail=replace(SPEC.search, endpoint_name="by_id")
+    )
+
+    def signal(*ids: str) -> None:
+        add_signals(engine, "made_up", "items", ids, reason=None, requested_by="test", now=NOW)
+
+    signal("1", "gone")
+    source = MemorySource(spec.pagination, [item(number, GRID.window(0).start) for number in range(3)])
+    assert materialised(engine, spec, source, instance, "0").success
+    assert check_outcome(engine, spec)["description"] == "every bucket that was begun is complete"
+    key = AssetKey(["ingest", "made_up", "items", "update"])
+    shown = records_of(instance, key)["0"].metadata
+    assert (shown["asked for by signals"].value, shown["stale or of other expressions"].value) == (2, 0)
+    assert shown["set aside because"].value == "- gone: the source has no record of this id"
+    assert "records of other windows" not in shown
+
+    def refuse(number: int) -> None:
+        raise ResponseError(ErrorLevel.REQUEST, "HTTP_400", "the source says no")
+
+    # with the one that was set aside, which is asked for once more
+    signal("0", "1", "2")
+    source.trouble = refuse
+    failed = materialised(engine, spec, source, instance, "0")
+    assert not failed.success
+    run = instance.get_run_by_id(failed.run_id)
+    assert run is not None
+    assert run.tags["platform/ingest_plan"] == "made_up:items:UPDATE:b0of1:g2"
+    said = check_outcome(engine, spec)["description"]
+    assert said.startswith("1 bucket is not complete: bucket 0 (PARTIAL): the source says no; 4 ids were asked for")
+    assert said.endswith("records that somebody asked for are tried again after 15 minutes.")
+    source.trouble = lambda number: None
+    assert materialised(engine, spec, source, instance, "0").success
+    assert check_outcome(engine, spec)["passed"]
 
 
 @pytest.mark.parametrize(("hours", "keys"), [(24, ["2026-01-01", "2026-01-02"]), (6, ["2026-01-01T00:00"])])

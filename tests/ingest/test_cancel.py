@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine
 
-from assets.ingest.endpoint_assets import complete_outcome
+from assets.ingest.complete import complete_outcome
 from platform_defs.commands.ingest.harvesting import command
 from platform_defs.demo_source.server import DemoSettings, running_server
 from platform_defs.errors import PlatformError

@@ -1,5 +1,6 @@
 """`platform ingest`, as an operator types it: what is misspelt or cannot be done never looks like success."""
 
+import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,11 @@ import pytest
 from sqlalchemy import Engine, select
 
 from platform_defs.cli import main
+from platform_defs.ingest.codes import Operation, Trigger
+from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans
+from platform_defs.ingest.planning.planner import plan_bucket
+from platform_defs.ingest.planning.slices import id_slice
+from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_signal
 from tests.ingest.planning.test_planner import rows_of
@@ -76,3 +82,23 @@ def test_a_signal_is_for_an_endpoint_with_an_update_and_for_the_id_as_it_is_stor
     assert run("signal", "demo", "items", "10.1000/ABC")[0] == 0
     [signal] = read(engine, lambda connection: connection.execute(select(ing_signal)).all())
     assert signal.provider_id == "10.1000/abc"
+
+
+def test_buckets_that_are_not_complete_are_listed_with_their_reasons(
+    engine: Engine, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("windows", "demo", "items", "--operation", "update")
+    assert run(*asked)[0] == 0
+    compiled = compile_spec(engine, "demo", "items", Operation.UPDATE, now=datetime.now(UTC))
+    drafts = [id_slice(compiled.spec, 3, ["a"], number=1)]
+    now = datetime.now(UTC)
+    for minutes in (0, 1):
+        plan_bucket(engine, compiled, 3, drafts, schedule_instance_id=1, trigger=Trigger.SIGNAL, now=now)
+        cancelled_at = now + timedelta(minutes=minutes)
+        cancel_plans(engine, "demo", "items", Operation.UPDATE, PlanChoice(), reason="wrong key", now=cancelled_at)
+    monkeypatch.setattr(sys, "argv", ["platform", "ingest", *asked, "--json"])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    [shown] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (shown["bucket"], shown["status"], shown["plan"][-3:]) == ("3", "cancelled", ":g2")
+    assert shown["reason"].endswith("UTC: wrong key")

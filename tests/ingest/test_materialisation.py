@@ -20,11 +20,13 @@ from platform_defs.ingest.materialisation import (
     materialise_windows,
 )
 from platform_defs.ingest.planning.schedule import TriggerContext
+from platform_defs.ingest.planning.signals import add_signals
+from platform_defs.ingest.planning.update_candidates import due_records
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.registry.removal import forget_sources
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
 from platform_defs.store.errors import StoreUnavailable
-from platform_defs.store.tables.ingest import ing_plan, ing_record, ing_schedule_instance
+from platform_defs.store.tables.ingest import ing_plan, ing_record, ing_schedule_instance, ing_signal
 from tests.ingest.execution.memory_source import MemorySource, item
 from tests.ingest.execution.test_executor import Clock
 from tests.ingest.planning.test_planner import NOW, SPEC, rows_of
@@ -210,3 +212,48 @@ def test_a_bucket_is_told_of_with_its_plan(engine: Engine) -> None:
     result = materialise_bucket(working, "made_up", "items", 0, CONTEXT, listener=listener)
     assert told == [result]
     assert planned == [{0: result.plan}]
+
+
+def test_a_bucket_that_ended_incomplete_is_begun_anew_with_what_became_due_since_then(engine: Engine) -> None:
+    assert SPEC.search is not None
+    spec = replace(SPEC, update_buckets=1, detail=replace(SPEC.search, endpoint_name="by_id"))
+    source = MemorySource(SPEC.pagination, [item(number, GRID.window(0).start) for number in range(9)])
+    working = environment(engine, source, spec)
+
+    def signal(*ids: str) -> None:
+        add_signals(engine, "made_up", "items", ids, reason=None, requested_by="test", now=NOW)
+
+    def refuse(number: int) -> None:
+        raise ResponseError(ErrorLevel.REQUEST, "HTTP_400", "the source says no")
+
+    def materialise() -> PartitionResult:
+        return materialise_bucket(working, "made_up", "items", 0, CONTEXT)
+
+    signal("0", "1", "2")
+    source.trouble = refuse
+    assert materialise().report.status is PlanStatus.PARTIAL
+    again = materialise()
+    assert (again.plan.continued, again.plan.generation) == (True, 1), "the same records are the same plan"
+    signal("3")
+    source.trouble = lambda number: None
+    last = materialise()
+    assert last.is_complete
+    assert (last.plan.generation, last.report.due["signalled"]) == (2, 4)
+    assert {row.provider_id for row in rows_of(engine, ing_record)} == {"0", "1", "2", "3"}
+    assert {row.status_code for row in rows_of(engine, ing_signal)} == {"DONE"}, "none waits for another run"
+
+
+def test_more_than_one_plan_takes_is_said_and_fetched_the_next_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert SPEC.search is not None
+    spec = replace(SPEC, update_buckets=1, detail=replace(SPEC.search, endpoint_name="by_id"))
+    source = MemorySource(SPEC.pagination, [item(number, GRID.window(0).start) for number in range(5)])
+    ids = [str(number) for number in range(5)]
+    add_signals(engine, "made_up", "items", ids, reason=None, requested_by="test", now=NOW)
+    for signalled, is_all in ((3, False), (2, True)):
+        due = due_records(engine, spec, 0, NOW, limit=3)
+        assert (len(due.ids), due.signalled, due.is_all) == (signalled, signalled, is_all)
+        monkeypatch.setattr(materialisation, "due_records", lambda *found, due=due: due)
+        assert materialise_bucket(environment(engine, source, spec), "made_up", "items", 0, CONTEXT).is_complete
+    assert len(rows_of(engine, ing_record)) == 5

@@ -14,7 +14,7 @@ from platform_defs.ingest.execution.blocks import list_blocks, paused_sources, u
 from platform_defs.ingest.execution.executor import utc_now
 from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.ledger.queue import GIVEN_UP, OPEN_STATES, count_tasks
-from platform_defs.ingest.ledger.windows import open_windows
+from platform_defs.ingest.ledger.windows import OpenPartition, open_buckets, open_windows
 from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans, count_cancelled, count_stopping
 from platform_defs.ingest.planning.wanted_windows import parse_instant
 from platform_defs.ingest.spec.compiler import compile_spec
@@ -91,21 +91,29 @@ def status(as_json: bool) -> None:
 @click.command("windows")
 @click.argument("code")
 @click.argument("endpoint")
-@click.option("--operation", type=click.Choice(["harvest", "backfill"]), default="harvest", show_default=True)
+@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True)
 @json_option
 def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
-    """Windows that were begun and are not complete. Exit code 1 if there are any."""
+    """Windows, or buckets of an update, that were begun and are not complete. Exit code 1 if there are any."""
     with open_database() as engine:
-        found = open_windows(
-            engine, code, endpoint, Operation(operation.upper()), begins=begin_of(engine, code, endpoint)
-        )
-    lines = [
-        {"window": str(one.window), "status": one.status.lower(), "plan": one.plan_key, "reason": one.reason or ""}
-        for one in found
-    ]
-    print_rows(lines, as_json=as_json, nothing="no window is open")
+        found = _open_partitions(engine, code, endpoint, Operation(operation.upper()))
+    print_rows(found, as_json=as_json, nothing=f"no {'bucket' if operation == 'update' else 'window'} is open")
     if found:
         raise click.exceptions.Exit(1)
+
+
+def _open_partitions(engine: Engine, code: str, endpoint: str, operation: Operation) -> list[dict[str, str]]:
+    begins = begin_of(engine, code, endpoint)
+    if operation is Operation.UPDATE:
+        buckets = compile_spec(engine, code, endpoint, operation, now=utc_now()).spec.update_buckets
+        of_update = open_buckets(engine, code, endpoint, buckets)
+        return [{"bucket": str(one.bucket), **_how_it_stands(one)} for one in of_update]
+    found = open_windows(engine, code, endpoint, operation, begins=begins)
+    return [{"window": str(one.window), **_how_it_stands(one)} for one in found]
+
+
+def _how_it_stands(one: OpenPartition) -> dict[str, str]:
+    return {"status": one.status.lower(), "plan": one.plan_key, "reason": one.reason or ""}
 
 
 @click.command("cancel")

@@ -23,6 +23,8 @@ from platform_defs.store.engine import dump_json
 from platform_defs.store.tables.ingest import ing_record, ing_record_quarantine, ing_task_run_batch
 from platform_defs.store.upsert import Upsert, upsert
 
+# Of a batch's items that are set aside so many are named in its stats, and so much of each.
+MOST_NAMED, LONGEST_REASON = 5, 300
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _record = ing_record.c
 # compiled once: they run for every page
@@ -301,6 +303,12 @@ def _set_aside(connection: Connection, spec: Spec, leased: LeasedTask, batch: Ba
     upsert(connection, ing_record_quarantine, rows, key=["idempotent_key"], update="nothing")
 
 
+def _some_reasons(rejections: Sequence[Rejection]) -> list[str]:
+    """For a person who looks at the window: the table has all of them, but under the batch that saw each first."""
+    named = [f"{each.provider_id or 'an item without an id'}: {each.reason}" for each in rejections[:MOST_NAMED]]
+    return [text[:LONGEST_REASON] for text in named]
+
+
 def _note_checked(connection: Connection, spec: Spec, ids: Sequence[str], now: datetime) -> None:
     if ids:
         mine = and_(_record.provenance_code == spec.provenance_code, _record.endpoint_name == spec.endpoint_name)
@@ -325,4 +333,5 @@ def _stats(batch: Batch, counts: ChangeCounts) -> dict[str, Any]:
         "hasNext": following is not None,
         "nextHint": None if following is None else following.as_json(),
         **({} if batch.incomplete is None else {"incomplete": batch.incomplete}),
+        **({"setAside": _some_reasons(batch.rejections)} if batch.rejections else {}),
     }

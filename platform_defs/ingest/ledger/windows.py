@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, case, func, select
 
 from platform_defs.ingest.codes import BatchStatus, Operation, PlanStatus, SliceStatus, TaskStatus
 from platform_defs.ingest.errors import PlanError
+from platform_defs.ingest.planning.keys import next_generation
 from platform_defs.ingest.planning.windows import Window
+from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run_batch
 
@@ -31,6 +33,34 @@ SUMMED_COUNTS = (
 )
 
 
+class OpenPartition(Protocol):
+    """A window or a bucket that is not complete, as a person is told of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def plan_key(self) -> str: ...
+    @property
+    def status(self) -> PlanStatus: ...
+    @property
+    def reason(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class BucketState:
+    """The newest generation of an update bucket's plan."""
+
+    bucket: int
+    plan_id: int
+    plan_key: str
+    status: PlanStatus
+    reason: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"bucket {self.bucket}"
+
+
 @dataclass(frozen=True)
 class WindowState:
     """The newest generation of a window's plan."""
@@ -42,6 +72,10 @@ class WindowState:
     changed_at: datetime
     # the last error of a task that is not done; None where there was none, or nobody asked for it
     reason: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.window.start:%F %H:%M}"
 
 
 @dataclass(frozen=True)
@@ -66,6 +100,10 @@ class PlanReport:
     unfinished: tuple[str, ...] = ()
     # slices that became smaller ones while they were fetched, with the reasons
     cuts: tuple[str, ...] = ()
+    # some of the items that were set aside, each with the reason
+    set_aside: tuple[str, ...] = ()
+    # of an update: how many records it asked for, and for which reasons
+    due: Mapping[str, int] = field(default_factory=dict)
 
 
 def window_states(
@@ -96,6 +134,17 @@ def window_states(
     return found
 
 
+def was_begun(engine: Engine, provenance_code: str, endpoint_name: str, operation: Operation) -> bool:
+    """Whether any window or bucket was ever planned."""
+    table = ing_plan.c
+    query = select(table.id).where(
+        table.provenance_code == provenance_code,
+        table.endpoint_name == endpoint_name,
+        table.operation_code == operation,
+    )
+    return read(engine, lambda connection: connection.execute(query.limit(1)).first()) is not None
+
+
 def open_windows(
     engine: Engine, provenance_code: str, endpoint_name: str, operation: Operation, *, begins: datetime | None = None
 ) -> list[WindowState]:
@@ -115,6 +164,42 @@ def open_windows(
     ]
     reasons = _reasons(engine, [state.plan_id for state in found[:MOST_REASONS]])
     return [replace(state, reason=state.reason or reasons.get(state.plan_id)) for state in found]
+
+
+def open_buckets(engine: Engine, provenance_code: str, endpoint_name: str, buckets: int) -> list[BucketState]:
+    """Buckets that were planned and are not complete, with the reason; none of another number of buckets."""
+    table = ing_plan.c
+    query = select(table.id, table.plan_key, table.status_code, table.slice_params, table.record_remarks).where(
+        table.provenance_code == provenance_code,
+        table.endpoint_name == endpoint_name,
+        table.operation_code == Operation.UPDATE,
+        table.status_code != PlanStatus.COMPLETED,
+    )
+    rows = [row for row in read(engine, lambda c: c.execute(query).all()) if row.slice_params["buckets"] == buckets]
+    begun_anew = newer_generations(engine, [row.plan_key for row in rows])
+    left = sorted((row for row in rows if row.plan_key not in begun_anew), key=lambda row: row.slice_params["bucket"])
+    reasons = _reasons(engine, [row.id for row in left[:MOST_REASONS]])
+    return [
+        BucketState(
+            row.slice_params["bucket"],
+            row.id,
+            row.plan_key,
+            PlanStatus(row.status_code),
+            (row.record_remarks or {}).get("cancelled") or reasons.get(row.id),
+        )
+        for row in left
+    ]
+
+
+def newer_generations(engine: Engine, plan_keys: Sequence[str]) -> set[str]:
+    """Those of the plans whose window or bucket was begun anew since then."""
+    following = {next_generation(key): key for key in plan_keys}
+    found: set[str] = set()
+    for some in chunks(list(following), 500):
+        query = select(ing_plan.c.plan_key).where(ing_plan.c.plan_key.in_(some))
+        keys = read(engine, lambda connection, query=query: connection.execute(query).scalars().all())  # type: ignore[misc]
+        found.update(following[key] for key in keys)
+    return found
 
 
 def _is_covered(state: WindowState, complete: Sequence[WindowState]) -> bool:
@@ -158,7 +243,9 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
     totals: dict[str, int] = {}
     records: dict[int, int] = {}
     passes: dict[int, int] = {}
+    set_aside: list[str] = []
     for row in batches:
+        set_aside += (row.stats or {}).get("setAside", ())
         pass_no = (row.stats or {}).get("pass", 1)
         if pass_no != passes.setdefault(row.slice_no, pass_no):
             # the slice was begun again from its start: the same records came once more
@@ -188,6 +275,8 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
         records_by_slice=dict(sorted(records.items())),
         unfinished=tuple(_describe_slice(row) for row in unfinished),
         cuts=tuple(_describe_cut(cut) for cut in (plan.record_remarks or {}).get("cuts", ())),
+        set_aside=tuple(dict.fromkeys(set_aside))[:MOST_REASONS],
+        due=(plan.slice_params or {}).get("due", {}),
     )
 
 

@@ -4,6 +4,7 @@ A window that was cancelled stays so, and the check `complete` names it, until s
 begins a new generation.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,8 +13,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, and_, select, update
 
 from platform_defs.ingest.codes import Operation, PlanStatus, SliceStatus, TaskStatus
+from platform_defs.ingest.ledger.windows import newer_generations
 from platform_defs.ingest.planning.windows import Window
-from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 
@@ -120,20 +121,10 @@ def count_cancelled(engine: Engine) -> dict[tuple[str, str, str], int]:
         table.status_code == PlanStatus.CANCELLED
     )
 
-    def look(connection: Connection) -> dict[tuple[str, str, str], int]:
-        counts: dict[tuple[str, str, str], int] = {}
-        rows = {_next_generation(row.plan_key): row for row in connection.execute(query)}
-        replaced: set[str] = set()
-        for some in chunks(list(rows), 500):
-            later = select(table.plan_key).where(table.plan_key.in_(some))
-            replaced.update(connection.execute(later).scalars())
-        for following, row in rows.items():
-            if following not in replaced:
-                key = (row.provenance_code, row.endpoint_name, row.operation_code)
-                counts[key] = counts.get(key, 0) + 1
-        return counts
-
-    return read(engine, look)
+    rows = {row.plan_key: row for row in read(engine, lambda connection: connection.execute(query).all())}
+    begun_anew = newer_generations(engine, list(rows))
+    left = [row for key, row in rows.items() if key not in begun_anew]
+    return Counter((row.provenance_code, row.endpoint_name, row.operation_code) for row in left)
 
 
 def count_stopping(engine: Engine) -> int:
@@ -142,8 +133,3 @@ def count_stopping(engine: Engine) -> int:
     query = select(task.id).where(task.status_code.in_(_AT_WORK), task.cancel_requested_at.is_not(None))
     found: Sequence[int] = read(engine, lambda connection: connection.execute(query).scalars().all())
     return len(found)
-
-
-def _next_generation(plan_key: str) -> str:
-    prefix, _, number = plan_key.rpartition(":g")
-    return f"{prefix}:g{int(number) + 1}"

@@ -26,6 +26,12 @@ def plan_key(prefix: str, generation: int) -> str:
     return f"{prefix}:g{generation}"
 
 
+def next_generation(key: str) -> str:
+    """The key of the plan that takes the place of this one."""
+    prefix, _, number = key.rpartition(":g")
+    return plan_key(prefix, int(number) + 1)
+
+
 def task_key(draft: SliceDraft, operation: Operation, trigger: Trigger, params: Mapping[str, Any]) -> str:
     """The seed's 5.3.5: the same slice asked for twice is one task; the generation in params asks for another."""
     return canonical_hash([draft.signature, draft.expr_hash, operation, trigger, params])

@@ -23,7 +23,7 @@ from platform_defs.ingest.codes import (
 )
 from platform_defs.ingest.ledger.completion import close_plan_if_done
 from platform_defs.ingest.planning import keys
-from platform_defs.ingest.planning.slices import Estimate, SliceDraft, slice_window
+from platform_defs.ingest.planning.slices import Estimate, SliceDraft, ids_of, slice_window
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
 from platform_defs.ingest.spec.snapshot import (
@@ -78,16 +78,21 @@ def plan_bucket(
     bucket: int,
     drafts: Sequence[SliceDraft],
     *,
+    due: Mapping[str, int] | None = None,
     schedule_instance_id: int,
     trigger: Trigger,
     now: datetime,
 ) -> PlannedWork:
-    """The plan of an update bucket over the slices of ids that were found to be due."""
+    """The plan of an update bucket over the slices of ids that were found to be due; `due` says how many, and why.
+
+    A plan that ended incomplete is begun anew if records are due by now that it does not have: what it has fetched is
+    due no longer, and what it has not still is.
+    """
     spec = compiled.spec
     prefix = keys.bucket_plan_prefix(spec.provenance_code, spec.endpoint_name, bucket, spec.update_buckets)
     values = {
         "slice_strategy_code": SliceDimension.ID,
-        "slice_params": {"bucket": bucket, "buckets": spec.update_buckets},
+        "slice_params": {"bucket": bucket, "buckets": spec.update_buckets, **({"due": due} if due else {})},
     }
     return _plan(engine, compiled, prefix, values, drafts, schedule_instance_id, trigger, now)
 
@@ -178,7 +183,7 @@ def _plan(
     def work(connection: Connection) -> PlannedWork:
         latest = _latest_generation(connection, prefix)
         if latest is not None and PlanStatus(latest.status_code).is_open:
-            if not _is_outdated(connection, latest, compiled.spec):
+            if not _is_outdated(connection, latest, compiled.spec, drafts):
                 return _continue_plan(connection, latest, now)
             _cancel_plan(connection, latest.id)
         generation = 1 if latest is None else latest.slice_params["generation"] + 1
@@ -208,22 +213,28 @@ def _latest_generation(connection: Connection, prefix: str) -> Row[Any] | None:
     return connection.execute(query.with_for_update()).one_or_none()
 
 
-def _is_outdated(connection: Connection, plan: Row[Any], spec: Spec) -> bool:
-    """Whether the plan ended incomplete by a snapshot that is no longer what the Registry says.
+def _is_outdated(connection: Connection, plan: Row[Any], spec: Spec, drafts: Sequence[SliceDraft]) -> bool:
+    """Whether the plan ended incomplete by a snapshot that is no longer what the Registry says, or for other ids.
 
     While a task of it waits or is worked on, whatever the Registry says now changes nothing in it.
     """
-    if plan.spec_fingerprint == spec_fingerprint(spec):
+    is_changed = plan.spec_fingerprint != spec_fingerprint(spec)
+    if not is_changed and spec.operation is not Operation.UPDATE:
         return False
     piece, task = ing_plan_slice.c, ing_task.c
-    left = (
-        select(piece.id)
+    slices = (
+        select(piece.slice_spec, task.status_code)
         .outerjoin_from(ing_plan_slice, ing_task, task.slice_id == piece.id)
         .where(piece.plan_id == plan.id, piece.status_code != SliceStatus.SPLIT)
-        .where(task.id.is_(None) | task.status_code.not_in([status for status in TaskStatus if status.is_final]))
-        .limit(1)
     )
-    return connection.execute(left).first() is None
+    under_way = task.id.is_(None) | task.status_code.not_in([status for status in TaskStatus if status.is_final])
+    if connection.execute(slices.where(under_way).limit(1)).first() is not None:
+        return False
+    if is_changed:
+        return True
+    undone = connection.execute(slices.where(task.status_code.in_(_UNFINISHED))).all()
+    has = {each for row in undone for each in ids_of(row.slice_spec)}
+    return any(each not in has for draft in drafts for each in ids_of(draft.spec))
 
 
 def _cancel_plan(connection: Connection, plan_id: int) -> None:

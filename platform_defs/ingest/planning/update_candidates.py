@@ -1,6 +1,7 @@
 """Which stored records an update fetches again: stale, of older expressions, or asked for by somebody."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, func, or_, select
@@ -13,18 +14,37 @@ from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_record, ing_signal
 
 # What one plan of a bucket takes; the rest is due again the next time.
-MAX_CANDIDATES = 10_000
+MAX_CANDIDATES = 50_000
 
 
-def due_ids(engine: Engine, spec: Spec, bucket: int, now: datetime, *, limit: int = MAX_CANDIDATES) -> list[str]:
-    """Ids of the bucket's records that are due, those that somebody asked for first, then the longest unchecked."""
+@dataclass(frozen=True)
+class DueRecords:
+    """The records of a bucket that an update should fetch again."""
 
-    def look(connection: Connection) -> list[str]:
-        asked = list(connection.scalars(_signalled_ids(spec, bucket, limit)))
-        stale = list(connection.scalars(_stale_or_outdated_ids(spec, bucket, now, limit)))
-        return list(dict.fromkeys([*asked, *stale]))[:limit]
+    # those that somebody asked for first, then the longest unchecked
+    ids: Sequence[str]
+    # how many of them somebody asked for
+    signalled: int
+    # there are more than one plan takes
+    is_all: bool
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"signalled": self.signalled, "staleOrOutdated": len(self.ids) - self.signalled, "isAll": self.is_all}
+
+
+def due_records(engine: Engine, spec: Spec, bucket: int, now: datetime, *, limit: int = MAX_CANDIDATES) -> DueRecords:
+    def look(connection: Connection) -> DueRecords:
+        asked = list(connection.scalars(_signalled_ids(spec, bucket, limit + 1)))
+        stale = list(connection.scalars(_stale_or_outdated_ids(spec, bucket, now, limit + 1)))
+        ids = list(dict.fromkeys([*asked, *stale]))
+        return DueRecords(ids[:limit], min(limit, len(asked)), is_all=len(ids) <= limit)
 
     return read(engine, look)
+
+
+def due_ids(engine: Engine, spec: Spec, bucket: int, now: datetime) -> list[str]:
+    return list(due_records(engine, spec, bucket, now).ids)
 
 
 def id_slices(spec: Spec, bucket: int, ids: Sequence[str]) -> list[SliceDraft]:
