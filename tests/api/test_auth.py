@@ -97,7 +97,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return find_key(engine, public_id)
 
     monkeypatch.setattr(auth, "LOOKUP_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(auth, "SILENCE_S", 20.0)
+    monkeypatch.setattr(auth, "SILENCE_S", PATIENCE_S)
     monkeypatch.setattr(authenticator, "find_key", hang)
     yield asked
     release.set()

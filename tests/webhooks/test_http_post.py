@@ -19,6 +19,7 @@ from sqlalchemy import Engine
 
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.webhooks import deliveries
+from tests.waiting import PATIENCE_S
 from tests.webhooks.receiver import (
     Clock,
     Receiver,
@@ -100,7 +101,7 @@ def test_a_callback_inside_is_not_called_however_it_got_into_the_table(
 @contextmanager
 def raw_server(serve: Callable[[socket.socket], None]) -> Any:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(PATIENCE_S)
 
         def accept() -> None:
             try:
