@@ -42,6 +42,9 @@ EXECUTIONS_AT_ONCE = 100
 # A run tells Dagster within this time after it closed its task, or it died in between.
 TELLING = timedelta(seconds=30)
 _log = logging.getLogger(__name__)
+# What this process has found last. Dagster shows no result of a check while its model is executed again, and the same
+# failure is not worth a second line in the log.
+_found: dict[AssetCheckKey, CheckOutcome] = {}
 
 
 def report_arrivals(instance: DagsterInstance, engine: Engine, since: datetime) -> list[ArrivalReport]:
@@ -88,8 +91,9 @@ def report_checks(instance: DagsterInstance, name: str, outcomes: Mapping[str, C
                     metadata=outcome.metadata,
                 )
             )
-        if is_news(outcome, shown.get(key)):
-            _log.warning("model %s: %s", model_id, outcome.description)
+        if is_news(outcome, shown.get(key)) and outcome != _found.get(key):
+            _log.log(logging.INFO if outcome.passed else logging.WARNING, "model %s: %s", model_id, outcome.description)
+        _found[key] = outcome
     for evaluation in evaluations:
         instance.report_runless_asset_event(evaluation)
 
