@@ -28,6 +28,18 @@ from platform_defs.chains.dag import Dag
 RECURSION_LIMIT = 50_000
 MANY_NODES = 200
 AFTER = "after"
+# One definition serves all nodes of a type, so its description can only say what the type does.
+WHAT_TYPES_DO = {
+    "print": "Writes a message into the log of its step.",
+    "http": "Sends one HTTP request.",
+    "sql": "Executes SQL on a named data source.",
+    "shell": "Executes a command.",
+    "python": "Calls a Python function.",
+    "chain": "Starts another chain and waits for its end.",
+    "harvest": "Fetches windows of a source of ingest.",
+    "arrival": "Reports that a table is complete.",
+    "wait_for_arrival": "Waits until a table is complete.",
+}
 
 
 @cache
@@ -36,7 +48,7 @@ def node_op(node_type: str) -> OpDefinition:
 
     @op(
         name=f"chain_node_{op_name(node_type)}",
-        description=f"A node of the type {node_type}; the DAG of the run says what it does.",
+        description=WHAT_TYPES_DO.get(node_type, f"A node of the type {node_type}."),
         ins={AFTER: In(Nothing)},
         out=Out(Nothing),
         # the UI draws it as a badge on the node

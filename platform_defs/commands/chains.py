@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from platform_defs.chains import definitions as chains
 from platform_defs.chains.audit import newest_entries
+from platform_defs.chains.dag import parse_snapshot
 from platform_defs.chains.definition_file import load_file
 from platform_defs.chains.definitions import Chain
 from platform_defs.chains.json_values import read_json_text
@@ -153,10 +154,11 @@ def runs(chain: str | None, status: str | None, limit: int, as_json: bool) -> No
 @_run
 @json_option
 def nodes(run_id: str, as_json: bool) -> None:
-    """List the nodes of a run. --json also has artifacts and what people did."""
+    """List the nodes of a run, each below those that it depends on. --json also has artifacts and what people did."""
     with open_database() as engine:
-        found = queries.list_nodes(engine, run_id)
-    _print([dict(row._mapping) for row in found], _NODE_COLUMNS, as_json, nothing="the run has no node")
+        of_node = {row.node_id: row for row in queries.list_nodes(engine, run_id)}
+        order = parse_snapshot(queries.get_run(engine, run_id).dag_json).in_order
+    _print([dict(of_node[node.id]._mapping) for node in order], _NODE_COLUMNS, as_json, nothing="the run has no node")
 
 
 @command.command("stop")
@@ -219,7 +221,8 @@ def audit(object_id: str | None, limit: int, as_json: bool) -> None:
     """List who did what, the newest first. ID names one chain, job or run; --json has before and after."""
     with open_database() as engine:
         found = newest_entries(engine, object_id=object_id, limit=limit)
-    _print([dict(row._mapping) for row in found], _AUDIT_COLUMNS, as_json, nothing="nobody did anything")
+    nothing = "nobody has done anything yet" if object_id is None else f"nothing is recorded of {object_id!r}"
+    _print([dict(row._mapping) for row in found], _AUDIT_COLUMNS, as_json, nothing=nothing)
 
 
 def _find(engine: Engine, chain: str) -> Chain:

@@ -64,7 +64,7 @@ class SqlExecutor:
                     if context.stop.reason is not None:
                         # an interrupted SLEEP, or a rest of rows, ends without an error: nothing may be committed
                         raise NodeStopped(context.stop.reason)
-                    counted = f"{artifact['rowCount']} rows"
+                    counted = "1 row" if artifact["rowCount"] == 1 else f"{artifact['rowCount']} rows"
                     context.log(f"statement {number} of {len(statements)} on {cfg.source}: {counted}")
         except SqlFailed as error:
             raise NodeFailed(f"{cfg.source}: {error}") from None
