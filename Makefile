@@ -25,7 +25,7 @@ help: ## this list
 # A folder that has no pip, or the pip of another Python, is what a failed attempt left.
 $(VENV)/runtime: requirements.lock pyproject.toml
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { rm -rf $(VENV); \
-	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "expected Python 3.11 or later, got %d.%d; name another: make PYTHON=python3.11" % sys.version_info[:2])' \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "expected Python 3.11 or later, got %d.%d; name another: make $(or $(MAKECMDGOALS),up) PYTHON=python3.11" % sys.version_info[:2])' \
 	  && { $(PYTHON) -m venv $(VENV) >&2 || { rm -rf $(VENV); echo "$(PYTHON) cannot create a virtual environment; on Debian: apt install python3-venv" >&2; exit 1; }; }; }
 	@echo "installing the packages of requirements.lock, once; this takes a minute or two"
 	@set -o pipefail; $(INSTALL) -r requirements.lock | $(PROGRESS)

@@ -64,7 +64,7 @@ def test_another_python_is_one_line_and_no_wall_of_pip(tmp_path: Path, minor: in
     done = make_runtime(tmp_path, OLD_PYTHON.replace("MINOR", str(minor)))
     assert done.returncode == 2
     first, *rest = done.stderr.splitlines()
-    assert first == f"expected Python 3.11 or later, got 3.{minor}; name another: make PYTHON=python3.11"
+    assert first == f"expected Python 3.11 or later, got 3.{minor}; name another: make .venv/runtime PYTHON=python3.11"
     assert len(rest) == 1, "make's own line"
     assert done.stdout == ""
     assert not (tmp_path / ".venv").exists()

@@ -28,17 +28,17 @@ def guide_lines(platform: RunningPlatform, state: DemoState, settings: Settings)
     return [
         (
             "1 open",
-            f"the batch {batch} is red, and its run says why:"
+            f"the failed batch {batch}, which is red; View logs says why it failed:"
             f" {ui}/assets/models/{story.SALES}?view=partitions&partition={batch}",
         ),
         (
             "2 click",
-            f"Launch Run, which corrects order {WRONG_ORDER}: {ui}/locations/platform/jobs/chain_{story.CORRECT}"
-            "/playground then on page 1: Materialize, Failed and missing, Launch 1 run",
+            f"Launch Run on {ui}/locations/platform/jobs/chain_{story.CORRECT}/playground (it corrects order"
+            f" {WRONG_ORDER}), then on the page of line 1: Materialize, Failed and missing, Launch 1 run",
         ),
         (
             "3 retry",
-            f"the chain {story.CLOSE} goes on where it failed: curl -X POST"
+            f"the failed node of the chain {story.CLOSE}, which then goes on: curl -X POST"
             f" {api}/api/v1/runs/{state.chain_run}/nodes/{story.FAILED_NODE}:retry"
             f' -H "Authorization: Bearer {platform.key}"',
         ),
@@ -48,7 +48,7 @@ def guide_lines(platform: RunningPlatform, state: DemoState, settings: Settings)
             "?view=lineage&lineageScope=upstream&lineageDepth=5 (a double click on its empty background shows them all)"
             f" and what the subscriber of its revenue was told{where}: {command} webhooks deliveries",
         ),
-        ("5 end", f"takes the demo away, and nothing of yours{where}: {command} demo remove"),
+        ("5 end", f"take the demo away, and nothing of yours{where}: {command} demo remove"),
     ]
 
 
