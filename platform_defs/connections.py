@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from platform_defs.errors import StoreError, driver_error, one_line
+from platform_defs.errors import PlatformError, StoreError, driver_error, one_line
 from platform_defs.graph.port import Graph
 from platform_defs.home import require_platform
 from platform_defs.settings import Settings
@@ -63,7 +63,7 @@ def open_stores(settings: Settings | None = None) -> Iterator[Stores]:
 
 
 def explain(error: BaseException) -> str:
-    """One readable line of an error. If the platform's own database cannot be reached, it names the setting to mend."""
+    """One readable line of an error, with the setting to mend or the command that helps, if there is one."""
     line = one_line(error)
     if "disk is full" in line or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return f"{line}; free some space on the disk of PLATFORM_HOME"
@@ -71,4 +71,7 @@ def explain(error: BaseException) -> str:
         return f"{line}; start its server, or mend PLATFORM_DB_URL"
     cause = error.__cause__ if isinstance(error, StoreError) and error.__cause__ else error
     is_refused = isinstance(cause, SQLAlchemyError) and getattr(driver_error(cause), "errno", None) in _NOT_LET_IN
-    return f"{line}; mend PLATFORM_DB_URL" if is_refused else line
+    if is_refused:
+        return f"{line}; mend PLATFORM_DB_URL"
+    advice = error.advice if isinstance(error, PlatformError) else ""
+    return f"{line}; {advice}" if advice else line

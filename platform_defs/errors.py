@@ -49,7 +49,12 @@ def driver_error(error: BaseException) -> BaseException:
 
 
 class PlatformError(Exception):
-    """Base of all errors that end a command with one line and exit code 1."""
+    """Base of all errors that end a command with one line and exit code 1.
+
+    `advice` names the command that helps. The command line prints it behind the message; answers over HTTP do not.
+    """
+
+    advice = ""
 
 
 class SettingsError(PlatformError):

@@ -56,7 +56,7 @@ def read_document(content: bytes) -> yaml.Node | None:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise NotYaml(Problem(line, "no YAML: not UTF-8")) from None
+        raise NotYaml(Problem(line, "expected YAML in UTF-8, got bytes that are no text")) from None
     try:
         _refuse_aliases_and_deep_nesting(text)
         document: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -65,11 +65,11 @@ def read_document(content: bytes) -> yaml.Node | None:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
         reason = ", ".join(part for part in (error.context, error.problem) if part)
-        raise NotYaml(Problem(line, f"no YAML: {reason}")) from None
+        raise NotYaml(Problem(line, f"expected YAML; {reason}")) from None
     except yaml.YAMLError as error:
         position = getattr(error, "position", 0)
         line = text.count("\n", 0, position) + 1
-        raise NotYaml(Problem(line, f"no YAML: {one_line(error)}")) from None
+        raise NotYaml(Problem(line, f"expected YAML; {one_line(error)}")) from None
 
 
 def _refuse_aliases_and_deep_nesting(text: str) -> None:

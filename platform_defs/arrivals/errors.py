@@ -42,7 +42,7 @@ class InvalidQuery(ArrivalsError):
 
 
 class UnknownModel(ArrivalsError):
-    pass
+    advice = "`platform models list` shows all"
 
 
 class UnknownTask(ArrivalsError):
@@ -81,6 +81,8 @@ class InvalidSubscription(ArrivalsError):
 
 
 class UnknownSubscription(ArrivalsError):
+    advice = "`platform webhooks list` shows all"
+
     def __init__(self, subscription_id: int) -> None:
         super().__init__(f"no subscription has the id {subscription_id}")
 

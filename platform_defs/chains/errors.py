@@ -11,6 +11,12 @@ from collections.abc import Sequence
 
 from platform_defs.errors import PlatformError
 
+_WHERE_TO_LOOK = {
+    "CHAIN_NOT_FOUND": "`platform chains list` shows all",
+    "RUN_NOT_FOUND": "`platform chains runs` shows the newest",
+    "NODE_NOT_FOUND": "`platform chains nodes` shows those of a run",
+}
+
 
 class ChainsError(PlatformError):
     """A chain or a run could not do what was asked. `code` is the errorCode of the answer."""
@@ -32,6 +38,10 @@ class InvalidChain(ChainsError):
 
 class Unknown(ChainsError):
     code = "NOT_FOUND"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.advice = _WHERE_TO_LOOK.get(self.code, "")
 
 
 class NameTaken(ChainsError):

@@ -13,7 +13,7 @@ import click
 
 from platform_defs.arrivals.executions.recovery import settle_dead_executions
 from platform_defs.arrivals.executions.statements import end_left_statements
-from platform_defs.commands.tables import print_table
+from platform_defs.commands.tables import DatabaseId, print_table
 from platform_defs.connections import open_database
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
@@ -64,11 +64,11 @@ def status(as_json: bool) -> None:
         for one in stuck:
             click.echo(f"stuck since {one.since:%F %T} UTC: {one.problem}")
     if not alive:
-        raise click.ClickException("no runner is alive; `platform up` or `platform runner` starts one")
+        raise PlatformError("no runner is alive; `platform up` or `platform runner` starts one")
 
 
 @command.command()
-@click.argument("row", type=int)
+@click.argument("row", type=DatabaseId())
 def release(row: int) -> None:
     """Free the stuck row of work ROW. Ends its process, closes its run and the row; what it should do is begun anew."""
     settings = Settings.load()
@@ -113,6 +113,8 @@ def open_instance(settings: Settings) -> Iterator["DagsterInstance"]:
     """Dagster's instance. Dagster is imported here and not at the top, because that takes seconds."""
     from platform_defs import dagster_instance
 
+    if not (settings.dagster_home / "dagster.yaml").exists():
+        raise PlatformError(f"nothing has run in {settings.home} yet; `platform up` starts the platform")
     os.environ.update(dagster_instance.environment(settings))
 
     from dagster import DagsterError, DagsterInstance

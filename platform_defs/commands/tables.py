@@ -15,7 +15,10 @@ class DatabaseId(click.types.IntParamType):
     """A positive id. Ids are 64-bit numbers in the database, whose drivers fail on larger ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return int(click.IntRange(1, MAX_ID).convert(value, param, ctx))
+        text = str(value)
+        if not (text.isascii() and text.isdecimal() and 0 < int(text) <= MAX_ID):
+            self.fail(f"expected a whole number above 0, got {text!r}.", param, ctx)
+        return int(text)
 
 
 def limit_option(default: int, most: int) -> Callable[[Callable[..., None]], Callable[..., None]]:

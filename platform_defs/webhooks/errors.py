@@ -28,6 +28,8 @@ class SecretError(WebhookError):
 
 
 class UnknownDelivery(WebhookError):
+    advice = "`platform webhooks deliveries` lists them"
+
     def __init__(self, delivery_id: int) -> None:
         super().__init__(f"no delivery has the id {delivery_id}")
 

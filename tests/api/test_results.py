@@ -191,8 +191,8 @@ def test_the_same_is_read_by_command(api: Api, tmp_path: Path) -> None:
     env = environment(api.engine.url, tmp_path)
     values = platform("models", "values", "M", "--op-time", "20251220", "--kpi", "C1", env=env)
     assert values.stdout.splitlines() == [
-        "opTime    kpiId  dims             value",
-        '20251220  C1     {"region": "N"}  4.5',
+        "opTime    kpi  dims             value",
+        '20251220  C1   {"region": "N"}  4.5',
     ], values.stderr
     batches = platform("models", "batches", "M", "--json", env=env).stdout.splitlines()
     found = [json.loads(line) for line in batches]
@@ -203,4 +203,7 @@ def test_the_same_is_read_by_command(api: Api, tmp_path: Path) -> None:
     [_, task] = platform("models", "tasks", "M", env=env).stdout.splitlines()
     assert task.split()[1:4] == ["20251220", "SUCCESS", "ARRIVAL"]
     wrong = platform("models", "values", "NOBODY", env=env)
-    assert (wrong.returncode, wrong.stderr) == (1, "platform: no model has the id 'NOBODY'\n")
+    assert (wrong.returncode, wrong.stderr) == (
+        1,
+        "platform: no model has the id 'NOBODY'; `platform models list` shows all\n",
+    )

@@ -83,4 +83,12 @@ def test_a_letter_that_does_not_exist_is_one_line(
     home: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], id: str
 ) -> None:
     assert retry(monkeypatch, id) == 1
-    assert capsys.readouterr().err == f"platform: there is no dead letter {id}\n"
+    shown = "`platform lineage dead-letters list --all` shows them"
+    assert capsys.readouterr().err == f"platform: there is no dead letter {id}; {shown}\n"
+
+
+def test_with_nothing_to_try_again_that_is_said(
+    home: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert retry(monkeypatch, "--all") == 0
+    assert capsys.readouterr().err == "no refused event is open\n"

@@ -112,7 +112,7 @@ def test_an_unknown_tenant_is_an_error_and_with_several_one_must_be_named(
     code, out, err = run(*command, "--tenant", "404")
     assert (code, out) == (1, "")
     assert err.startswith(
-        f"platform: --tenant: tenant 404 is not on record; known: {shop.tenant.id} {shop.tenant.code}"
+        f"platform: --tenant: tenant 404 is not on record; known: {shop.tenant.id} ({shop.tenant.code})"
     )
     if command == ("rebuild",):
         assert run(*command)[0] == 2  # it removes things: the tenant is always said
@@ -122,7 +122,7 @@ def test_an_unknown_tenant_is_an_error_and_with_several_one_must_be_named(
     add_tenant(shop.engine, Tenant(9, "nine", "Nine"))
     code, out, err = run(*command)
     assert (code, out) == (1, "")
-    assert err.startswith("platform: --tenant: expected which one; known: 9 nine, ")
+    assert err.startswith("platform: --tenant: name a tenant by its id; known: 9 (nine), ")
     with shop.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM tenants WHERE tenant_id = 9")
 

@@ -21,7 +21,7 @@ def command() -> None:
 @click.option(
     "--source-type",
     type=click.Choice([kind.value for kind in SourceType]),
-    help="Whose rules decide the tenant of its events.",
+    help="What posts lineage with it. gravitino: each event names its tenant; compute: all belong to --tenant.",
 )
 @click.option("--tenant", "tenant_id", type=DatabaseId(), help="Id of the tenant that the key belongs to.")
 def issue(name: str, scopes: str, source_type: str | None, tenant_id: int | None) -> None:

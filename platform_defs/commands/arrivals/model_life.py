@@ -36,7 +36,7 @@ def rename(model_id: str, new_id: str) -> None:
 @click.command("retire")
 @_model
 def retire(model_id: str) -> None:
-    """Let arrivals no longer name the model. Its values stay; `publish` brings it back."""
+    """Take a model out of use: arrivals no longer name it. Its values stay; `publish` brings it back."""
     with open_database() as engine:
         new = life.retire(engine, model_id)
     click.echo(f"{model_id} retired; its values stay" if new else f"{model_id} is already retired")
@@ -61,7 +61,7 @@ def delete(model_id: str, with_values: bool, as_json: bool) -> None:
 
 @click.command("run")
 @_model
-@click.option("--from", "first", required=True, metavar="OPTIME", help="The first batch.")
+@click.option("--from", "first", required=True, metavar="OPTIME", help="The first batch, such as 20251201.")
 @click.option("--to", "last", required=True, metavar="OPTIME", help="The last batch, included.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per batch, when it has ended.")
 def run(model_id: str, first: str, last: str, as_json: bool) -> None:

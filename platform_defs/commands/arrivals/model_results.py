@@ -1,6 +1,6 @@
 """`platform models values|tasks|batches`: what the models have computed, and how their batches stand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -15,13 +15,15 @@ from platform_defs.connections import open_database
 from platform_defs.store.engine import read
 
 _PAGE = 500
-_VALUE_COLUMNS = ("opTime", "kpiId", "dims", "value")
-_TASK_COLUMNS = (
-    *("taskId", "opTime", "status", "trigger", "startTime", "endTime"),
-    *("computeCount", "storageCount", "message"),
-)
+# What people see of each, by its header. Programs get the fields of the API.
+_VALUE_COLUMNS = {"opTime": "opTime", "kpi": "kpiId", "dims": "dims", "value": "value"}
+_TASK_COLUMNS = {
+    **{"task": "taskId", "opTime": "opTime", "status": "status", "why": "trigger", "started": "startTime"},
+    **{"ended": "endTime", "rows": "computeCount", "values": "storageCount", "message": "message"},
+}
+_BATCH_COLUMNS = {"opTime": "opTime", "verdict": "verdict", "missing": "missing", "last task": "lastTask"}
 _model = click.argument("model_id", metavar="ID")
-_batch = click.option("--op-time", help="Only this batch.")
+_batch = click.option("--op-time", help="Only this batch, such as 20251219.")
 
 
 @click.command("values")
@@ -39,7 +41,9 @@ def values(model_id: str, op_time: str | None, kpi_id: str | None, as_json: bool
                 return read_values(connection, model_id, op_time=wanted, kpi_id=kpi_id, cursor=after, limit=_PAGE)
 
             page = read(engine, look)
-            _print([json_value(value) for value in page.values], as_json, _VALUE_COLUMNS, goes_on=cursor is not None)
+            rows = [json_value(value) for value in page.values]
+            if cursor is None or rows:
+                _print(rows, as_json, _VALUE_COLUMNS, goes_on=cursor is not None, nothing="no values")
             cursor = page.next_cursor
             if cursor is None:
                 return
@@ -63,7 +67,7 @@ def tasks(model_id: str, op_time: str | None, status: str | None, limit: int, as
         )
         if not found:
             read(engine, lambda connection: newest_batches(connection, model_id, 1))  # raises if there is no such model
-    _print([json_task(task) for task in found], as_json, _TASK_COLUMNS)
+    _print([json_task(task) for task in found], as_json, _TASK_COLUMNS, nothing="no executions")
 
 
 @click.command("batches")
@@ -83,14 +87,16 @@ def batches(model_id: str, op_time: str | None, limit: int, as_json: bool) -> No
     for fields in [] if as_json else rows:
         task = fields["lastTask"] or {}
         fields |= {"lastTask": f"{task['taskId']} {task['status']}" if task else None}
-    _print(rows, as_json, ("opTime", "verdict", "missing", "lastTask"))
+    _print(rows, as_json, _BATCH_COLUMNS, nothing="no batches: no table has arrived yet")
 
 
-def _print(rows: list[dict[str, Any]], as_json: bool, columns: Sequence[str], *, goes_on: bool = False) -> None:
-    if as_json:
-        print_rows(rows, as_json=True, nothing="")
+def _print(
+    rows: list[dict[str, Any]], as_json: bool, columns: Mapping[str, str], *, nothing: str, goes_on: bool = False
+) -> None:
+    if as_json or not rows:
+        print_rows(rows, as_json=as_json, nothing=nothing)
     else:
-        print_table(columns, [[fields[name] for name in columns] for fields in rows], goes_on=goes_on)
+        print_table(list(columns), [[fields[name] for name in columns.values()] for fields in rows], goes_on=goes_on)
 
 
 COMMANDS: tuple[click.Command, ...] = (values, tasks, batches)

@@ -14,7 +14,7 @@ from platform_defs.arrivals.models.life import disable_orphaned_subscriptions, s
 from platform_defs.arrivals.models.model import PUBLISHED, RETIRED, UNPUBLISHED, Model
 from platform_defs.commands.arrivals import model_life, model_results
 from platform_defs.commands.runner import log_to_terminal, open_instance
-from platform_defs.commands.tables import json_option, print_object, print_rows, result_option
+from platform_defs.commands.tables import DatabaseId, json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.sources.named import Sources
@@ -87,7 +87,7 @@ def publish(model_id: str) -> None:
 
 
 @command.command("release")
-@click.argument("task", type=int)
+@click.argument("task", type=DatabaseId())
 def release(task: int) -> None:
     """Free the stuck TASK: end its process, close it and its run. Its arrivals count as unread, so it begins anew."""
     settings = Settings.load()

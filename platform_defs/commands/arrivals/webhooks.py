@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from platform_defs.arrivals.notify import subscriptions
-from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, NewSubscription, Subscription
-from platform_defs.commands.tables import json_option, limit_option, print_rows
+from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, MAX_RETRIES, NewSubscription, Subscription
+from platform_defs.commands.tables import DatabaseId, json_option, limit_option, print_rows
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
@@ -16,7 +16,7 @@ from platform_defs.webhooks.recipients import ENABLED
 
 BY_OPERATOR = "disabled by an operator"
 
-_id = click.argument("subscription_id", metavar="ID", type=int)
+_id = click.argument("subscription_id", metavar="ID", type=DatabaseId())
 
 
 @click.group("webhooks")
@@ -34,7 +34,11 @@ def command() -> None:
 )
 @click.option("--signing-secret", help="whsec_… or env:NAME: signs as Standard Webhooks does. '-' reads it from stdin.")
 @click.option(
-    "--retry", "retry_num", default=DEFAULT_RETRIES, show_default=True, help="Retries after the first attempt."
+    *("--retry", "retry_num"),
+    type=click.IntRange(0, MAX_RETRIES),
+    default=DEFAULT_RETRIES,
+    show_default=True,
+    help="Retries after the first attempt.",
 )
 @click.option("--team", "team_name", help="Code of the tenant that the subscription belongs to.")
 @click.option("--user", "user_id", help="Who asked for it.")
@@ -101,7 +105,7 @@ def list_deliveries(status: str | None, limit: int, as_json: bool) -> None:
 
 
 @command.command("redeliver")
-@click.argument("delivery_id", metavar="ID", type=int, required=False)
+@click.argument("delivery_id", metavar="[ID]", type=DatabaseId(), required=False)
 @click.option("--all-dead", is_flag=True, help="Every dead letter that somebody still subscribes to.")
 def redeliver(delivery_id: int | None, all_dead: bool) -> None:
     """Send a dead letter again. It has the same id and body, and all its attempts anew."""

@@ -12,7 +12,7 @@ import click
 from sqlalchemy import Engine
 
 from platform_defs.commands.ingest import ledger
-from platform_defs.commands.ingest.ledger import OPERATIONS, refuse_options_of_others
+from platform_defs.commands.ingest.ledger import OPERATION_HELP, OPERATIONS, refuse_options_of_others
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import PlanError, SpecError
@@ -59,9 +59,13 @@ def _open_environment(threads: int) -> Iterator[IngestEnvironment]:
 @command.command("run")
 @click.argument("code")
 @click.argument("endpoint")
-@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True)
-@click.option("--from", "start", metavar="T", help="Begin with the window that contains this time (UTC).")
-@click.option("--to", "end", metavar="T", help="End with the window that contains the moment before this time (UTC).")
+@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True, help=OPERATION_HELP)
+@click.option(
+    *("--from", "start"),
+    metavar="TIME",
+    help="Begin with the window that contains this time in UTC, such as 2026-11-01 or 2026-11-01T06:00.",
+)
+@click.option("--to", "end", metavar="TIME", help="End with the window that contains the moment before this time.")
 @click.option("--bucket", type=click.IntRange(0), help="With update: this bucket alone. Default: all of them.")
 @click.option("--threads", type=click.IntRange(1, 32), default=4, show_default=True, help="Slices at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per window or bucket.")

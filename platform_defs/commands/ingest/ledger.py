@@ -6,7 +6,7 @@ from datetime import datetime
 import click
 from sqlalchemy import Engine
 
-from platform_defs.commands.tables import json_option, print_rows, print_table
+from platform_defs.commands.tables import DatabaseId, json_option, print_rows, print_table
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.errors import PlanError, SpecError
@@ -20,6 +20,7 @@ from platform_defs.ingest.planning.wanted_windows import parse_instant
 from platform_defs.ingest.spec.compiler import compile_spec
 
 OPERATIONS = click.Choice([operation.lower() for operation in Operation])
+OPERATION_HELP = "Harvest and backfill have windows of time, update has buckets of ids."
 
 
 def begin_of(engine: Engine, code: str, endpoint: str) -> datetime | None:
@@ -72,7 +73,9 @@ def status(as_json: bool) -> None:
         lines = [(f"{s}/{e}", o.lower(), state.lower(), count) for (s, e, o, state), count in sorted(tasks.items())]
         print_table(("endpoint", "operation", "state", "tasks"), lines)
     if any(state in GIVEN_UP for *_, state in tasks):
-        click.echo("windows of failed and partial tasks are not complete: `platform ingest windows` says why")
+        click.echo(
+            "windows of failed and partial tasks are not complete: `platform ingest windows SOURCE ENDPOINT` says why"
+        )
     for block in blocks:
         click.echo(str(block))
     for code in paused:
@@ -91,7 +94,9 @@ def status(as_json: bool) -> None:
 @click.command("windows")
 @click.argument("code")
 @click.argument("endpoint")
-@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True)
+@click.option(
+    "--operation", type=OPERATIONS, default="harvest", show_default=True, help="Whose windows or buckets are listed."
+)
 @json_option
 def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
     """Windows, or buckets of an update, that were begun and are not complete. Exit code 1 if there are any."""
@@ -119,9 +124,9 @@ def _how_it_stands(one: OpenPartition) -> dict[str, str]:
 @click.command("cancel")
 @click.argument("code")
 @click.argument("endpoint")
-@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True)
-@click.option("--from", "start", metavar="T", help="Windows that end after this time (UTC).")
-@click.option("--to", "end", metavar="T", help="Windows that begin before this time (UTC).")
+@click.option("--operation", type=OPERATIONS, default="harvest", show_default=True, help=OPERATION_HELP)
+@click.option("--from", "start", metavar="TIME", help="Windows that end after this time in UTC, such as 2026-11-01.")
+@click.option("--to", "end", metavar="TIME", help="Windows that begin before this time in UTC.")
 @click.option("--bucket", type=click.IntRange(0), help="With update: this bucket.")
 @click.option("--plan", "plan_key", metavar="KEY", help="This plan alone, as `platform ingest windows` names it.")
 @click.option("--all", "everything", is_flag=True, help="All open windows or buckets of the operation.")
@@ -170,8 +175,8 @@ def cancel(
 
 
 @click.command("replay")
-@click.argument("run_id", type=int)
-@click.argument("batch_no", type=int)
+@click.argument("run_id", type=DatabaseId())
+@click.argument("batch_no", type=DatabaseId())
 def replay(run_id: int, batch_no: int) -> None:
     """Rebuild the request of a batch from its plan's snapshot. Sends and writes nothing.
 

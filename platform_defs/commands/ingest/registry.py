@@ -60,7 +60,7 @@ def _change_fields(change: loading.Change) -> dict[str, Any]:
 @click.option("--start", help="First day of its windows, such as 2024-01-01.")
 @json_option
 def load(file: str, code: str | None, base_url: str | None, start: str | None, as_json: bool) -> None:
-    """Store the sources of FILE. With one problem nothing is stored; what is stored already is left alone."""
+    """Store the sources of FILE. A file with a problem is refused as a whole; loading it again changes nothing."""
     try:
         contents = _read(file, code, base_url, start)
         with open_database() as engine:

@@ -30,7 +30,9 @@ _namespace = click.option("--namespace", metavar="NS", help="Only tables of this
 
 def _form_options(*forms: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def add(function: Callable[..., None]) -> Callable[..., None]:
-        choice = click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True)
+        choice = click.option(
+            "--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help="How it is printed."
+        )
         short = click.option("--json", "form", flag_value="json", help="The same as --format json.")
         return choice(short(function))
 
@@ -46,12 +48,12 @@ def require_tenant(stores: Stores, tenant_id: int | None) -> Tenant:
         return tenant
     known = list_tenants(stores.engine)
     if len(known) != 1:
-        raise TenantError("--tenant", f"expected which one; {_known(stores)}")
+        raise TenantError("--tenant", f"name a tenant by its id; {_known(stores)}")
     return known[0]
 
 
 def _known(stores: Stores) -> str:
-    known = [f"{tenant.id} {tenant.code}" for tenant in list_tenants(stores.engine)]
+    known = [f"{tenant.id} ({tenant.code})" for tenant in list_tenants(stores.engine)]
     shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
     return f"known: {shown}" if known else "there is none, `platform tenants add` puts one on record"
 

@@ -20,6 +20,7 @@ from platform_defs.lineage.upkeep.recovery import rebuild_tenant
 from platform_defs.lineage.upkeep.retention import prune_tombstones
 
 PROGRESS_EVERY = 1000
+NO_OPEN_LETTER = "no refused event is open"
 NUMBER = DatabaseId()
 tenant_option = click.option("--tenant", "tenant_id", type=NUMBER, required=True, metavar="ID", help="The tenant's id.")
 
@@ -69,7 +70,7 @@ def prune() -> None:
         removed = prune_tombstones(
             stores.engine, stores.graph, stores.settings.lineage_tombstone_days, datetime.now(UTC)
         )
-    click.echo(f"removed {removed}")
+    click.echo(f"removed {removed} tombstones and aliases")
 
 
 @command.group("dead-letters")
@@ -86,7 +87,7 @@ def list_(everything: bool, limit: int, as_json: bool) -> None:
     with open_database() as engine:
         found = dead_letters.list_letters(engine, status=None if everything else LetterStatus.OPEN, limit=limit)
     rows = [_letter_fields(letter) if as_json else _readable_fields(letter) for letter in found]
-    print_rows(rows, as_json=as_json, nothing="no event was refused" if everything else "no refused event is open")
+    print_rows(rows, as_json=as_json, nothing="no event was refused" if everything else NO_OPEN_LETTER)
 
 
 @letters.command()
@@ -106,14 +107,18 @@ def retry(ids: tuple[int, ...], everything: bool, as_json: bool) -> None:
         )
         missing = sorted(set(ids) - {letter.id for letter in found})
         if missing:
-            raise PlatformError(f"there is no dead letter {missing[0]}")
+            raise PlatformError(
+                f"there is no dead letter {missing[0]}; `platform lineage dead-letters list --all` shows them"
+            )
         for letter in found:
             reason = retry_letter(stores.engine, stores.graph, letter)
             refused += reason is not None
             if as_json:
                 print_object({"id": letter.id, "accepted": reason is None, "reason": reason})
             else:
-                click.echo(f"{letter.id}\t{'accepted' if reason is None else reason}")
+                click.echo(f"{letter.id}  {'accepted' if reason is None else reason}")
+        if not found:
+            click.echo(NO_OPEN_LETTER, err=True)
     if refused:
         raise click.exceptions.Exit(1)
 

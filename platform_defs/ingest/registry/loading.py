@@ -95,7 +95,7 @@ def set_base_url(engine: Engine, code: str, base_url: str, *, now: datetime) -> 
         _lock(connection)
         known = select(reg_provenance.c.id).where(reg_provenance.c.provenance_code == code)
         if connection.execute(known).first() is None:
-            raise UnknownEndpoint(f"no source has the code {code!r}")
+            raise UnknownEndpoint(f"no source has the code {code!r}; `platform registry list` shows all")
         stored = rows_in_effect(connection, http, _latest_moment(connection, http, [code], now), [code])
         names = [column.name for column in data_columns(http)]
         present = [FileRow(http, {name: row[name] for name in names}, 1) for row in stored]
