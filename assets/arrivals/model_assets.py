@@ -100,7 +100,8 @@ def model_asset(model: Model) -> AssetsDefinition:
         key,
         # Tables have every opTime, and so also those of the model's period.
         deps=[AssetDep(key, partition_mapping=IdentityPartitionMapping()) for key in tables.values()],
-        description=model.name,
+        # Dagster says that it finds no automation, because arrivals begin executions without a sensor.
+        description=f"{model.name}. Runs by itself once its tables have arrived: {', '.join(model.depends_on)}.",
         group_name="models",
         partitions_def=batches_of(model.period),
         code_version=str(model.version),
@@ -130,7 +131,7 @@ def table_specs(models: Sequence[Model], of_lineage: Mapping[AssetKey, TableAsse
             table_key(table),
             deps=[] if known is None else [AssetKey(list(key)) for key in known.upstream],
             metadata={} if known is None else table_metadata(known),
-            description=f"A source table; {', '.join(model_ids)} wait for it.",
+            description=f"A source table. Models that wait for it: {', '.join(model_ids)}.",
             group_name="tables",
             partitions_def=OP_TIMES,
             kinds={"table"},

@@ -85,6 +85,9 @@ def test_published_models_and_their_tables_are_assets_of_one_partition_space(hom
     assert graph.materializable_asset_keys == {AssetKey(["models", "a.b"]), AssetKey(["models", "a-b"])}
     parents = graph.get(AssetKey(["models", "a.b"])).parent_keys
     assert parents == {AssetKey(["tables", table]) for table in TABLES}
+    waits = f"Runs by itself once its tables have arrived: {', '.join(TABLES)}."
+    assert (graph.get(AssetKey(["models", "a.b"])).description or "").endswith(waits)
+    assert graph.get(AssetKey(["tables", "DW.A"])).description == "A source table. Models that wait for it: a-b, a.b."
     assert {graph.get(key).partitions_def for key in graph.get_all_asset_keys()} == {OP_TIMES}
     assert graph.asset_check_keys == {
         AssetCheckKey(AssetKey(["models", "a.b"]), "on_time"),
