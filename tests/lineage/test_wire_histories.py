@@ -1,10 +1,12 @@
 """Events of a catalog and of jobs about the same tables, in any order, through the sink: one graph, also when rebuilt.
 
-Beside what a merge alone sees there are real payloads, events that arrive twice, rebuilds between deliveries, and each
-graph store with its own database.
+Beside what a merge alone sees there are real payloads: job and dataset events, paths that are linked late, times in the
+future, fields inside of fields, facets that are deleted, drops of schemas and catalogs. Events arrive twice, graphs are
+rebuilt between deliveries, retention deletes events, and each graph store has its own database.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -12,82 +14,141 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete
 
 from platform_defs.access.principal import SourceType
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.merge import bounds
+from platform_defs.lineage.sink.apply import prune_graph
+from platform_defs.store.engine import transact
+from platform_defs.store.tables.lineage import lineage_events
 from tests.lineage.deliveries import Arrival, Deliveries, true_facts
 from tests.lineage.merging import examples
 from tests.lineage.reference import Reference
 from tests.lineage.test_merge_stores import START, open_graphs
-from tests.lineage.wire import at_catalog, facet, gravitino, run_event, schema
+from tests.lineage.wire import CATALOG, at_catalog, at_metalake, facet, gravitino, run_event, schema
 
 __all__ = ["open_graphs"]
 
 ARRIVED = START + timedelta(days=30)
-TABLES, COLUMNS = ["s.a", "s.b", "s.c"], ["x", "y", "z"]
+TABLES, COLUMNS, PATHS = ["s.a", "s.b", "s.c", "z.a"], ["x", "y", "z"], ["/wh/p", "/wh/q"]
+FILES = "hdfs://h"
+SQL = ["insert into s.b select x, y from s.a", "insert into s.a select y as x from s.b;"]
 
 
-def columns(random: Random) -> dict[str, Any]:
-    return schema(*random.sample(COLUMNS, random.randint(1, 3)))
+@dataclass
+class Teller:
+    """Makes up events of one tenant. paths: tables are also named by paths, some of which are linked to them."""
 
+    random: Random
+    tenant: int
+    paths: bool = True
 
-def job_facets(random: Random, namespace: str) -> dict[str, Any]:
-    """What a run says of its output."""
+    def event(self, minute: int) -> Arrival:
+        make, source = (self._of_catalog, SourceType.GRAVITINO) if self._in(4) else (self._of_job, SourceType.COMPUTE)
+        raw = make((START + timedelta(minutes=minute)).isoformat())
+        if self.paths and self._in(12):
+            # so far ahead that it is ordered by its arrival, also by the operator's rebuild
+            arrived = START + timedelta(minutes=self.random.randint(0, 9), seconds=30)
+            return Arrival(
+                raw | {"eventTime": (START + timedelta(days=400_000, minutes=minute)).isoformat()}, arrived, source
+            )
+        return Arrival(raw, ARRIVED, source)
 
-    def one_of(names: list[str], key: str) -> dict[str, str]:
-        return {"namespace": namespace, key: random.choice(names)}
+    def _in(self, number: int) -> bool:
+        """True once in so many times."""
+        return self.random.randrange(number) == 0
 
-    facets: dict[str, Any] = {"schema": columns(random)} if random.random() < 0.6 else {}
-    if random.random() < 0.5:
-        inputs = {**one_of(TABLES, "name"), "field": random.choice(COLUMNS)}
-        facets["columnLineage"] = {"fields": {random.choice(COLUMNS): {"inputFields": [inputs]}}}
-    if random.random() < 0.15:
-        change = random.choice([{}, {"previousIdentifier": one_of(TABLES, "name")}])
-        facets["lifecycleStateChange"] = {"lifecycleStateChange": "RENAME" if change else "DROP", **change}
-    return facets
+    def _named(self) -> dict[str, Any]:
+        if self.paths and self._in(4):
+            return {"namespace": FILES, "name": self.random.choice(PATHS)}
+        named = at_catalog(self.random.choice(TABLES), self.tenant)
+        return {"namespace": named["namespace"], "name": named["name"]}
 
+    def _schema(self) -> dict[str, Any]:
+        found = schema(*self.random.sample(COLUMNS, self.random.randint(0, 3)))
+        if found["fields"] and self._in(6):
+            found["fields"][0] |= schema(self.random.choice(COLUMNS)) | {"description": "d"}
+        return found
 
-def of_job(random: Random, tenant: int, minute: int) -> Arrival:
-    def table(**facets: Any) -> dict[str, Any]:
-        return at_catalog(random.choice(TABLES), tenant, **facets)
+    def _source(self) -> dict[str, Any]:
+        return {**self._named(), "field": self.random.choice([*COLUMNS, "x.y"])}
 
-    job = random.choice("jkl")
-    sql = {"sql": {"query": "insert into s.b select x, y from s.a"}} if random.random() < 0.3 else {}
-    raw = run_event(
-        eventTime=(START + timedelta(minutes=minute)).isoformat(),
-        eventType=random.choice(["START", "COMPLETE", "COMPLETE", "FAIL"]),
-        run={"runId": random.choice([f"{job}1", f"{job}2", f"{job}-{minute}"])},
-        job={"namespace": "n", "name": job, "facets": sql},
-        inputs=[table(**({"schema": columns(random)} if random.random() < 0.4 else {}))][: random.randint(0, 3)],
-        outputs=[table(**job_facets(random, table()["namespace"]))][: random.randint(0, 5)],
-    )
-    return Arrival(raw, ARRIVED)
+    def _column_lineage(self) -> dict[str, Any]:
+        some = self.random.sample(COLUMNS, self.random.randint(0, 2))
+        if self._in(8):
+            return {"_deleted": True, "fields": {name: {} for name in some}}
+        facet: dict[str, Any] = {"fields": {name: {"inputFields": [self._source()]} for name in some}}
+        return facet | ({"dataset": [self._source()]} if self._in(4) else {})
 
+    def _dataset(self, *, output: bool) -> dict[str, Any]:
+        dataset, facets = self._named(), dict[str, Any]()
+        if self._in(2):
+            facets["schema"] = {"_deleted": True} if self._in(12) else self._schema()
+        if output and self._in(2):
+            facets["columnLineage"] = self._column_lineage()
+        if output and self._in(7):
+            kind = self.random.choice(["DROP", "RENAME", "TRUNCATE"])
+            facets["lifecycleStateChange"] = {"lifecycleStateChange": kind, "previousIdentifier": self._named()}
+        if dataset["namespace"] == FILES and self._in(3):
+            table = at_catalog(self.random.choice(TABLES), self.tenant)
+            link = {"namespace": table["namespace"], "name": table["name"], "type": "TABLE"}
+            facets["symlinks"] = {"_deleted": True} if self._in(8) else {"identifiers": [link]}
+        return {**dataset, "facets": facets}
 
-def of_catalog(random: Random, tenant: int, minute: int) -> Arrival:
-    operation, name = random.choice(["create_table", "alter_table", "alter_table", "drop_table"]), random.choice(TABLES)
-    facets: dict[str, Any] = {}
-    if operation == "create_table":
-        facets["schema"] = columns(random)
-    elif operation == "alter_table":
-        change = random.choice(
-            [
-                {"type": "RENAME_TABLE", "newName": random.choice("abc")},
-                {"type": "DELETE_COLUMN", "columnName": random.choice(COLUMNS)},
-                {"type": "RENAME_COLUMN", "oldColumnName": "x", "newColumnName": random.choice(COLUMNS)},
-            ]
+    def _of_job(self, time: str) -> dict[str, Any]:
+        job = self.random.choice("jkl")
+        raw = run_event(
+            eventTime=time,
+            eventType=self.random.choice(["START", "RUNNING", "COMPLETE", "COMPLETE", "COMPLETE", "FAIL", "ABORT"]),
+            run={"runId": self.random.choice([f"{job}1", f"{job}2", f"{job} at {time[:19]}"])},
+            job={
+                "namespace": "n",
+                "name": job,
+                "facets": {"sql": {"query": self.random.choice(SQL)}} if self._in(3) else {},
+            },
+            inputs=[self._dataset(output=False) for _ in range(self.random.randint(0, 2))],
+            outputs=[self._dataset(output=True) for _ in range(self.random.randint(0, 2))],
         )
-        facets["gravitino"] = facet(tenant, changes=[change], tenantCode=f"code{tenant}", tenantName="Somebody")
-    time = (START + timedelta(minutes=minute)).isoformat()
-    raw = gravitino(operation, at_catalog(name, tenant, **facets), tenant=tenant, eventTime=time)
-    return Arrival(raw, ARRIVED, SourceType.GRAVITINO)
+        if self._in(8):
+            return {name: raw[name] for name in raw if name not in ("run", "eventType")}
+        if self._in(8):
+            producer = self.random.choice(["https://one", "https://two"])
+            return {"eventTime": time, "producer": producer, "dataset": self._dataset(output=True)}
+        return raw | ({"inputs": [], "outputs": []} if self._in(8) else {})
+
+    def _of_catalog(self, time: str) -> dict[str, Any]:
+        operation = self.random.choice(
+            ["create_table", "load_table", "alter_table", "alter_table", "drop_table", "drop_schema", "drop_catalog"]
+        )
+        if operation == "drop_catalog":
+            return gravitino(operation, at_metalake(CATALOG, self.tenant), tenant=self.tenant, eventTime=time)
+        if operation == "drop_schema":
+            return gravitino(
+                operation, at_catalog(self.random.choice("sz"), self.tenant), tenant=self.tenant, eventTime=time
+            )
+        facets: dict[str, Any] = {}
+        if operation in ("create_table", "load_table"):
+            facets["schema"] = self._schema()
+        elif operation == "alter_table":
+            old, new = self.random.choice(COLUMNS), self.random.choice(COLUMNS)
+            change = self.random.choice(
+                [
+                    {"type": "RENAME_TABLE", "newName": self.random.choice("abc")},
+                    {"type": "DELETE_COLUMN", "columnName": old},
+                    {"type": "RENAME_COLUMN", "oldColumnName": old, "newColumnName": new},
+                    {"type": "UPDATE_COLUMN_TYPE", "columnName": old, "dataType": "date"},
+                ]
+            )
+            names = {"tenantCode": f"code{self.tenant}", "tenantName": "Somebody"}
+            facets["gravitino"] = facet(self.tenant, changes=[change], **names)
+        table = at_catalog(self.random.choice(TABLES), self.tenant, **facets)
+        return gravitino(operation, table, tenant=self.tenant, eventTime=time)
 
 
 def live_through(random: Random, deliveries: Deliveries) -> None:
-    made = (random.choice([of_job, of_job, of_catalog]) for _ in range(random.randint(3, 9)))
-    events = [make(random, deliveries.tenant.id, minute) for minute, make in enumerate(made)]
+    teller = Teller(random, deliveries.tenant.id, paths=random.random() < 0.6)
+    events = [teller.event(minute) for minute in range(random.randint(3, 9))]
     arriving = [*events, *random.sample(events, random.randint(0, 2))]
     if random.random() < 0.7:
         random.shuffle(arriving)
@@ -107,12 +168,31 @@ def live_through(random: Random, deliveries: Deliveries) -> None:
         assert deliveries.lines() == wanted
 
 
+def live_through_retention(random: Random, deliveries: Deliveries) -> None:
+    """Events arrive in their order. Of those before, some are deleted, and so is what the graph remembers of drops."""
+    teller = Teller(random, deliveries.tenant.id, paths=False)
+    events = [teller.event(minute) for minute in range(random.randint(3, 9))]
+    row = lineage_events.c
+    for number, event in enumerate(events, 1):
+        deliveries.deliver([event])
+        if random.random() < 0.4:
+            deliveries.committer.flush()
+            old = [one.version for one in events[: random.randint(0, number)]]
+            deleted = delete(lineage_events).where(row.tenant_id == deliveries.tenant.id, row.version.in_(old))
+            transact(deliveries.engine, lambda connection, deleted=deleted: connection.execute(deleted))
+            prune_graph(deliveries.graph.for_tenant(deliveries.tenant.id), ARRIVED)
+            deliveries.rebuild(keep=True)
+    assert deliveries.lines() == Reference(deliveries.tenant, true_facts(events)).lines()
+
+
+@pytest.mark.parametrize("life", [live_through, live_through_retention], ids=["any order", "retention"])
 @pytest.mark.parametrize("few", [False, True], ids=["usual bounds", "low bounds"])
 @pytest.mark.parametrize(
     ("rows", "place", "number"),
     [("sqlite", "sqlite", 25), pytest.param("mysql", "neo4j", 6, marks=[pytest.mark.needs("mysql", "neo4j")])],
 )
-def test_catalog_and_jobs_in_any_order_end_in_the_reference_and_in_the_rebuild(
+def test_catalog_and_jobs_end_in_the_reference_and_in_the_rebuild(
+    life: Callable[[Random, Deliveries], None],
     rows: str,
     place: str,
     number: int,
@@ -130,7 +210,7 @@ def test_catalog_and_jobs_in_any_order_end_in_the_reference_and_in_the_rebuild(
     def same(random: Random) -> None:
         deliveries = Deliveries(migrated[rows], open_graphs(place))
         try:
-            live_through(random, deliveries)
+            life(random, deliveries)
         finally:
             deliveries.close()
 
