@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dagster import AssetCheckResult, AssetChecksDefinition, AssetCheckSpec, multi_asset_check
+from dagster import (
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    multi_asset_check,
+)
 from sqlalchemy import Engine
 
 from assets.ingest.names import COMPLETE, asset_key
@@ -22,6 +28,9 @@ AGAIN = {
     Operation.BACKFILL: "Materialise what failed and is missing: nothing else tries a backfill's window again.",
     Operation.UPDATE: "Materialise it again; records that somebody asked for are tried again after 15 minutes.",
 }
+# Nothing is wrong with what was begun and not given up: the check is then a warning.
+_UNDER_WAY = (PlanStatus.DRAFT, PlanStatus.SLICING, PlanStatus.READY)
+WAIT = "It is under way: its run says how far it is, and what nobody works on is taken up within a minute or two."
 # What to do about one that somebody cancelled.
 BEGIN_ANEW = "It stays cancelled until somebody materialises it, which begins it anew."
 
@@ -54,14 +63,21 @@ def complete_outcome(operation: Operation, found: Sequence[OpenPartition], waits
     if not found:
         return {"passed": True, "description": f"every {what} that was begun is complete", "metadata": {}}
     count = f"1 {what} is" if len(found) == 1 else f"{len(found)} {what}s are"
-    is_cancelled = all(each.status is PlanStatus.CANCELLED for each in found)
-    advice = waits_for or (BEGIN_ANEW if is_cancelled else AGAIN[operation])
+    is_under_way = all(each.status in _UNDER_WAY and not each.reason for each in found) and not waits_for
     reasons = {each.plan_key: each.reason or "no error was recorded" for each in found[:MOST_NAMED]}
     return {
         "passed": False,
-        "description": f"{count} not complete: {_named(found)}. {advice}",
+        "severity": AssetCheckSeverity.WARN if is_under_way else AssetCheckSeverity.ERROR,
+        "description": f"{count} not complete: {_named(found)}. {waits_for or _advice(operation, found)}",
         "metadata": {f"{what}s": len(found), "plans": reasons},
     }
+
+
+def _advice(operation: Operation, found: Sequence[OpenPartition]) -> str:
+    states = {each.status for each in found}
+    if states <= set(_UNDER_WAY):
+        return WAIT
+    return BEGIN_ANEW if states == {PlanStatus.CANCELLED} else AGAIN[operation]
 
 
 def _named(found: Sequence[OpenPartition]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dagster import AssetKey, AssetsDefinition, DagsterInstance, ExecuteInProcessResult, materialize
+from dagster import AssetCheckSeverity, AssetKey, AssetsDefinition, DagsterInstance, ExecuteInProcessResult, materialize
 from sqlalchemy import Engine
 
 from assets.ingest.complete import check_outcome, complete_outcome
@@ -219,6 +219,21 @@ def test_windows_that_failed_for_different_reasons_are_named_with_their_own(
     said = check_outcome(engine, SPEC)["description"]
     named = "2026-01-01 00:00 (PARTIAL): a wrong filter; 2026-01-02 00:00, 2026-01-03 00:00 (PARTIAL): a wrong page. "
     assert said.startswith(f"3 windows are not complete: {named}")
+
+
+def test_a_window_that_is_under_way_is_a_warning_and_one_that_failed_is_an_error(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def look(number: int) -> None:
+        seen.append(check_outcome(engine, SPEC))
+        raise ResponseError(ErrorLevel.REQUEST, "HTTP_400", "the source says no")
+
+    materialised(engine, SPEC, MemorySource(SPEC.pagination, [], trouble=look), instance, "2026-01-01")
+    assert seen[0]["severity"] is AssetCheckSeverity.WARN
+    assert seen[0]["description"].startswith("1 window is not complete: 2026-01-01 00:00 (READY). It is under way: ")
+    assert check_outcome(engine, SPEC)["severity"] is AssetCheckSeverity.ERROR
 
 
 def test_an_update_bucket_says_what_was_due_what_was_set_aside_and_why_it_is_not_complete(

@@ -12,8 +12,9 @@ from sqlalchemy import Engine, select
 from platform_defs.cli import main
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans
-from platform_defs.ingest.planning.planner import plan_bucket
+from platform_defs.ingest.planning.planner import plan_bucket, plan_window
 from platform_defs.ingest.planning.slices import id_slice
+from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_signal
@@ -102,3 +103,34 @@ def test_buckets_that_are_not_complete_are_listed_with_their_reasons(
     [shown] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (shown["bucket"], shown["status"], shown["plan"][-3:]) == ("3", "cancelled", ":g2")
     assert shown["reason"].endswith("UTC: wrong key")
+
+
+def test_windows_of_an_endpoint_that_is_gone_are_still_named_and_can_be_taken_back(
+    engine: Engine, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    compiled = compile_spec(engine, "demo", "items", Operation.HARVEST, now=now)
+    window = next(WindowGrid.of(compiled.spec.window).windows_up_to(START, now))
+    plan_window(engine, compiled, window, schedule_instance_id=1, trigger=Trigger.MANUAL, now=now)
+    monkeypatch.setattr(sys, "argv", ["platform", "registry", "base-url", "demo", "http://127.0.0.1:9"])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().err
+    assert "demo/items: 1 harvest window under way goes on with what held before; to begin anew run" in told
+    assert "`platform ingest cancel demo items --all`, then `platform ingest run demo items`" in told
+    gone = GOOD.replace("name: items", "name: things")
+    assert gone != GOOD
+    load_text(engine, gone, now=datetime.now(UTC))
+    assert run("windows", "demo", "items")[0] == 1
+    assert run("status", "--json")[0] == 0
+
+    def shown(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["platform", "ingest", *arguments])
+        with pytest.raises(SystemExit):
+            main()
+        return capsys.readouterr().out
+
+    advice = "`platform ingest cancel demo items --operation harvest --all` takes this back"
+    assert f"demo/items is gone from the Registry: {advice}" in shown("status")
+    assert run("cancel", "demo", "items", "--operation", "harvest", "--all")[0] == 0
+    assert shown("status") == "no task waits or was given up, and no endpoint is blocked\n"

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from platform_defs.commands.tables import DatabaseId, json_option, print_rows, print_table
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation
-from platform_defs.ingest.errors import PlanError, SpecError
+from platform_defs.ingest.errors import PlanError, SpecError, UnknownEndpoint
 from platform_defs.ingest.execution.blocks import list_blocks, paused_sources, unblock_endpoint
 from platform_defs.ingest.execution.executor import utc_now
 from platform_defs.ingest.execution.health import read_limits
@@ -17,6 +17,7 @@ from platform_defs.ingest.ledger.queue import GIVEN_UP, OPEN_STATES, count_tasks
 from platform_defs.ingest.ledger.windows import OpenPartition, open_buckets, open_windows
 from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans, count_cancelled, count_stopping
 from platform_defs.ingest.planning.wanted_windows import parse_instant
+from platform_defs.ingest.registry.show import list_sources
 from platform_defs.ingest.spec.compiler import compile_spec
 
 OPERATIONS = click.Choice([operation.lower() for operation in Operation])
@@ -48,6 +49,10 @@ def status(as_json: bool) -> None:
         paused = [code for code in paused_sources(engine) if any(key[0] == code for key in tasks)]
         cancelled, stopping = count_cancelled(engine), count_stopping(engine)
         limits = list(read_limits(engine, utc_now()).values())
+        known = {(each["code"], name) for each in list_sources(engine, utc_now()) for name in each["endpoints"]}
+    # nobody can begin these anew
+    cancelled = {key: count for key, count in cancelled.items() if key[:2] in known}
+    gone = sorted({key[:3] for key in tasks if key[:2] not in known and key[0] not in paused})
     if as_json:
         rows = [
             dict(zip(("source", "endpoint", "operation", "status", "tasks"), (*key, n), strict=True))
@@ -67,7 +72,8 @@ def status(as_json: bool) -> None:
             for limit in limits
         ]
         found = {"tasks": rows, "blocked": stopped, "paused": paused, "cancelled": taken_back, "stopping": stopping}
-        click.echo(json.dumps(found | {"lowered": lowered}))
+        ended = [dict(zip(("source", "endpoint", "operation"), key, strict=True)) for key in gone]
+        click.echo(json.dumps(found | {"lowered": lowered, "gone": ended}))
         return
     if tasks:
         lines = [(f"{s}/{e}", o.lower(), state.lower(), count) for (s, e, o, state), count in sorted(tasks.items())]
@@ -76,6 +82,9 @@ def status(as_json: bool) -> None:
         click.echo(
             "windows of failed and partial tasks are not complete: `platform ingest windows SOURCE ENDPOINT` says why"
         )
+    for source, name, operation in gone:
+        of = f"{source} {name} --operation {operation.lower()}"
+        click.echo(f"{source}/{name} is gone from the Registry: `platform ingest cancel {of} --all` takes this back")
     for block in blocks:
         click.echo(str(block))
     for code in paused:
@@ -108,13 +117,24 @@ def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
 
 
 def _open_partitions(engine: Engine, code: str, endpoint: str, operation: Operation) -> list[dict[str, str]]:
-    begins = begin_of(engine, code, endpoint)
+    """Also of an endpoint that is gone from the Registry, if something of it is open."""
+    begins, buckets, unknown = None, None, None
+    try:
+        begins = begin_of(engine, code, endpoint)
+        if operation is Operation.UPDATE:
+            buckets = compile_spec(engine, code, endpoint, operation, now=utc_now()).spec.update_buckets
+    except UnknownEndpoint as error:
+        unknown = error
+    lines = [
+        {"window": str(one.window), **_how_it_stands(one)}
+        for one in open_windows(engine, code, endpoint, operation, begins=begins)
+    ]
     if operation is Operation.UPDATE:
-        buckets = compile_spec(engine, code, endpoint, operation, now=utc_now()).spec.update_buckets
         of_update = open_buckets(engine, code, endpoint, buckets)
-        return [{"bucket": str(one.bucket), **_how_it_stands(one)} for one in of_update]
-    found = open_windows(engine, code, endpoint, operation, begins=begins)
-    return [{"window": str(one.window), **_how_it_stands(one)} for one in found]
+        lines = [{"bucket": str(one.bucket), **_how_it_stands(one)} for one in of_update]
+    if unknown is not None and not lines:
+        raise unknown
+    return lines
 
 
 def _how_it_stands(one: OpenPartition) -> dict[str, str]:

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from sqlalchemy import Engine
 
 from platform_defs.commands.tables import json_option, print_rows
 from platform_defs.connections import open_database
+from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.errors import RegistryFileError
+from platform_defs.ingest.ledger.queue import count_plans_under_way
 from platform_defs.ingest.registry import loading
 from platform_defs.ingest.registry.file import RegistryFile, read_file
 from platform_defs.ingest.registry.presets import PREFIX, preset_names, read_preset
@@ -53,6 +56,22 @@ def _change_fields(change: loading.Change) -> dict[str, Any]:
     }
 
 
+def _under_way(engine: Engine, changes: list[loading.Change]) -> list[str]:
+    """What goes on as if nothing had changed, and how it is begun anew: a wrong address is asked to the end."""
+    lines = []
+    for (code, endpoint, operation), count in count_plans_under_way(
+        engine, {change.key[0] for change in changes}
+    ).items():
+        kind = operation.lower()
+        what = f"{kind} {'bucket' if kind == 'update' else 'window'}{'' if count == 1 else 's'}"
+        of = f"{code} {endpoint}" + ("" if operation == Operation.HARVEST else f" --operation {kind}")
+        lines.append(
+            f"{code}/{endpoint}: {count} {what} under way {'goes' if count == 1 else 'go'} on with what held before; to"
+            f" begin anew run `platform ingest cancel {of} --all`, then `platform ingest run {of}`"
+        )
+    return lines
+
+
 @command.command("load")
 @click.argument("file", metavar="FILE|preset:NAME")
 @click.option("--code", help="Store the file's source under this code.")
@@ -65,11 +84,14 @@ def load(file: str, code: str | None, base_url: str | None, start: str | None, a
         contents = _read(file, code, base_url, start)
         with open_database() as engine:
             changes = loading.load(engine, contents, now=datetime.now(UTC))
+            under_way = _under_way(engine, changes)
     except RegistryFileError as error:
         for problem in error.problems:
             click.echo(problem, err=True)
         raise click.exceptions.Exit(1) from None
     _print_changes(changes, as_json)
+    for told in under_way:
+        click.echo(told, err=True)
 
 
 @command.command("diff")
@@ -96,7 +118,10 @@ def base_url(code: str, url: str, as_json: bool) -> None:
     """Ask source CODE at URL from now on. The paths of its endpoints are appended; plain http is permitted there."""
     with open_database() as engine:
         changes = loading.set_base_url(engine, code, url, now=datetime.now(UTC))
+        under_way = _under_way(engine, changes)
     _print_changes(changes, as_json)
+    for told in under_way:
+        click.echo(told, err=True)
 
 
 @command.command("show")

@@ -55,6 +55,19 @@ def count_tasks(
     return {(row[0], row[1], row[2], row[3]): row[4] for row in rows}
 
 
+def count_plans_under_way(engine: Engine, codes: Collection[str]) -> Mapping[tuple[str, str, str], int]:
+    """Windows and buckets of these sources with tasks that wait or run, by source, endpoint and operation."""
+    task = ing_task.c
+    columns = (task.provenance_code, task.endpoint_name, task.operation_code)
+    query = (
+        select(*columns, func.count(task.plan_id.distinct()))
+        .where(task.provenance_code.in_(codes), task.status_code.in_(OPEN_STATES))
+        .group_by(*columns)
+    )
+    rows = read(engine, lambda connection: connection.execute(query).all())
+    return {(row[0], row[1], row[2]): row[3] for row in rows}
+
+
 def buckets_with_signals(engine: Engine, provenance_code: str, endpoint_name: str, buckets: int) -> list[int]:
     """Update buckets in which somebody asked for a record; not those that were cancelled since then."""
     signal = ing_signal.c

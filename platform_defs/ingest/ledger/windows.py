@@ -166,7 +166,7 @@ def open_windows(
     return [replace(state, reason=state.reason or reasons.get(state.plan_id)) for state in found]
 
 
-def open_buckets(engine: Engine, provenance_code: str, endpoint_name: str, buckets: int) -> list[BucketState]:
+def open_buckets(engine: Engine, provenance_code: str, endpoint_name: str, buckets: int | None) -> list[BucketState]:
     """Buckets that were planned and are not complete, with the reason; none of another number of buckets."""
     table = ing_plan.c
     query = select(table.id, table.plan_key, table.status_code, table.slice_params, table.record_remarks).where(
@@ -175,7 +175,8 @@ def open_buckets(engine: Engine, provenance_code: str, endpoint_name: str, bucke
         table.operation_code == Operation.UPDATE,
         table.status_code != PlanStatus.COMPLETED,
     )
-    rows = [row for row in read(engine, lambda c: c.execute(query).all()) if row.slice_params["buckets"] == buckets]
+    found = read(engine, lambda connection: connection.execute(query).all())
+    rows = [row for row in found if buckets is None or row.slice_params["buckets"] == buckets]
     begun_anew = newer_generations(engine, [row.plan_key for row in rows])
     left = sorted((row for row in rows if row.plan_key not in begun_anew), key=lambda row: row.slice_params["bucket"])
     reasons = _reasons(engine, [row.id for row in left[:MOST_REASONS]])
