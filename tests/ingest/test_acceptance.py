@@ -3,9 +3,9 @@
 004 9.1  every object leads back to its trigger       here
 004 9.2  a batch's request without the Registry       here; transport/test_replay.py
 004 9.3  windows join without gap or overlap          planning/test_windows.py, planning/test_slices.py
-004 9.4  a key that is known reads and goes on        planning/test_planner.py, execution/test_executor.py
+004 9.4  a key that is known reads and goes on        planning/test_planner.py, execution/test_database_outage.py, cursors/
 004 9.5  planner and executor apart                   here
-5.10.1   stock and budget, no task twice              planning/test_planner.py (many planners, full stock)
+5.10.1   stock and budget, no task twice              planning/test_planner.py, execution/test_stops.py (budget)
 5.10.2   batches are idempotent, 429 slows down       execution/test_executor.py (crashes), rate_gate/test_gate.py
 5.10.3   operations keep to their namespaces          cursors/test_cursors.py
 5.10.4   replay of any batch, also a failed one       transport/test_replay.py
@@ -14,7 +14,7 @@
 9.9      429 and 5xx: at least 95% succeed            here; demo/test_harvest.py
 9.9      throughput grows with executors              bench/ingest.py
 11.11    the same effect however often                execution/test_executor.py, demo/test_harvest.py
-11.11    windows, watermarks, which record wins       planning/, cursors/, execution/test_executor.py
+11.11    windows, watermarks, which record wins       planning/, cursors/, execution/
 11.11    a batch and an error are told by their page  transport/test_replay.py
 """
 

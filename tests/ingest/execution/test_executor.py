@@ -199,7 +199,11 @@ def test_items_that_cannot_be_read_are_set_aside_and_do_not_stop_their_batch(eng
 
 
 @given(
-    count=st.integers(0, 60),
+    # microseconds into the window, often at full hours, where slices meet, and at its end, which is not its own
+    times=st.lists(
+        st.one_of(st.integers(0, 24).map(lambda hour: hour * 3_600_000_000), st.integers(0, 86_400_000_000)),
+        max_size=60,
+    ),
     size=st.integers(1, 20),
     kind=st.sampled_from([PaginationType.OFFSET, PaginationType.TOKEN, PaginationType.URL]),
     per_hour=st.sampled_from([None, 40.0, 400.0]),
@@ -210,7 +214,7 @@ def test_items_that_cannot_be_read_are_set_aside_and_do_not_stop_their_batch(eng
 @settings(max_examples=60)
 def test_whatever_the_crash_the_stored_set_is_the_sources_and_each_record_is_there_once(
     migrated: dict[str, Engine],
-    count: int,
+    times: list[int],
     size: int,
     kind: PaginationType,
     per_hour: float | None,
@@ -221,7 +225,7 @@ def test_whatever_the_crash_the_stored_set_is_the_sources_and_each_record_is_the
     engine = migrated["sqlite"]
     _empty(engine)
     spec = paged(kind, size, repeated_token=RepeatedToken.CONTINUES)
-    found = items_of(count)
+    found = [item(number, DAY.start + timedelta(microseconds=at)) for number, at in enumerate(times)]
     seed.shuffle(found)
     source, clock, waiting = MemorySource(spec.pagination, found), Clock(), sorted(set(deaths))
 
