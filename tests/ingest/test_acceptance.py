@@ -3,7 +3,7 @@
 004 9.1  every object leads back to its trigger       here
 004 9.2  a batch's request without the Registry       here; transport/test_replay.py
 004 9.3  windows join without gap or overlap          planning/test_windows.py, planning/test_slices.py
-004 9.4  a key that is known reads and goes on        planning/test_planner.py, execution/test_database_outage.py, cursors/
+004 9.4  a key that is known reads and goes on        planning/test_planner.py, execution/, cursors/
 004 9.5  planner and executor apart                   here
 5.10.1   stock and budget, no task twice              planning/test_planner.py, execution/test_stops.py (budget)
 5.10.2   batches are idempotent, 429 slows down       execution/test_executor.py (crashes), rate_gate/test_gate.py
