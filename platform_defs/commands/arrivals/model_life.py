@@ -69,12 +69,22 @@ def run(model_id: str, first: str, last: str, as_json: bool) -> None:
 
     What arrivals make due goes first. Exit code 0 if all batches succeed.
     """
+    begin, end = batch_of(first), batch_of(last)
+    if begin > end:
+        raise click.UsageError(f"expected --from to be no later than --to, got {begin} and {end}")
     with open_database() as engine:
-        op_times = complete_batches(engine, model_id, batch_of(first), batch_of(last))
+        op_times = complete_batches(engine, model_id, begin, end)
+        if not op_times:
+            click.echo(
+                f"no batch from {begin} to {end} has all its tables; `platform models batches` lists them", err=True
+            )
+            return
         queued = queue_again(engine, model_id, op_times)
         wake(Settings.load().home)
         busy = [op_time for op_time in op_times if op_time not in queued]
-        told = f"{len(queued)} batches queued" + (f", {len(busy)} are being executed already" if busy else "")
+        told = "1 batch queued" if len(queued) == 1 else f"{len(queued)} batches queued"
+        if busy:
+            told += f", {len(busy)} {'is' if len(busy) == 1 else 'are'} being executed already"
         click.echo(told, err=as_json)
         failed = _follow(engine, queued, as_json)
     if failed:

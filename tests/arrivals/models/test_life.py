@@ -132,6 +132,13 @@ def test_only_batches_whose_tables_arrived_are_run_and_a_failure_is_the_exit_cod
         code, out, err = run("run", "M", "--from", "2025", "--to", "2026")
     assert (code, err) == (1, "1 of 1 batches failed\n")
     assert out.splitlines()[1].startswith(f"1/1  {DAYS[1]}  FAILED: no such column: absent")
+    assert out.splitlines()[0] == "1 batch queued"
+    code, out, err = run("run", "M", "--from", "x", "--to", "y")
+    assert (code, out) == (0, "")
+    assert err == "no batch from x to y has all its tables; `platform models batches` lists them\n"
+    code, out, err = run("run", "M", "--from", DAYS[1], "--to", DAYS[0])
+    assert (code, out) == (2, "")
+    assert err.endswith(f"expected --from to be no later than --to, got {DAYS[1]} and {DAYS[0]}\n")
     assert "no model has the id 'NOBODY'" in run("run", "NOBODY", "--from", "1", "--to", "2")[2]
 
 
