@@ -11,12 +11,15 @@ from dagster import (
     AssetCheckKey,
     AssetKey,
     AssetMaterialization,
+    DagsterEvent,
+    DagsterEventType,
     DagsterInstance,
     DagsterRunStatus,
     RunRequest,
     SkipReason,
     build_sensor_context,
 )
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import insert, select, text, update
 
@@ -171,8 +174,11 @@ def test_what_is_late_fails_the_check_once_and_passes_when_it_arrived(
     write_arrival(home.engine, "A", today)
     [fewer] = tick(home)
     assert (fewer.passed, fewer.metadata["tables"].value) == (False, "B")
-    # Dagster shows no result while the model is executed again: the same one is evaluated once more, without a line
-    home.instance.report_runless_asset_event(AssetMaterialization(AssetKey(["models", "M"])))
+    # Dagster shows no result while a run is going to evaluate the check: the same one comes once more, without a line
+    planned = AssetCheckEvaluationPlanned(asset_key=AssetKey(["models", "M"]), check_name="on_time")
+    kind = DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value
+    run = create_run_for_test(home.instance)
+    home.instance.report_dagster_event(DagsterEvent(kind, run.job_name, event_specific_data=planned), run.run_id)
     assert [evaluation.passed for evaluation in tick(home)] == [False]
     write_arrival(home.engine, "B", today)
     [passed] = tick(home)
