@@ -20,7 +20,7 @@ PROGRESS := awk -v terminal="$$(test -t 2 && echo 1)" '\
 .PHONY: help up test lint services services-stop lock clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
 
 # A folder that has no pip, or the pip of another Python, is what a failed attempt left.
 $(VENV)/runtime: requirements.lock pyproject.toml
