@@ -240,3 +240,19 @@ def test_lineage_counts_again_when_the_run_that_ended_it_names_the_table_after_a
     same = [ran(10 + at, f"r{at}", "COMPLETE", B, "x") for at in range(2 * bounds.MAX_RUNS)]
     ends = [ran(50, "last", "COMPLETE", C, "x"), ran(51, "last", "RUNNING", B, "x")]
     assert rebuilds_of(*([event] for event in (first, *same, *ends))) == 0
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_forgotten_runs_that_never_completed_said_of_a_column_counts_when_another_one_names_it_too() -> None:
+    """None of the runs has completed, so all that they say counts together."""
+    given: list[dict[str, dict[str, str]]] = [{"x": {"dataType": "p"}}, {"y": {}}, {"y": {"dataType": "q"}}, {"x": {}}]
+    events = [
+        catalog(at, *stated(JOBS[0], f"r{at}", "START", Ref("sql", ("q",)), A, B, columns, [], []))
+        for at, columns in enumerate(given, 1)
+    ]
+    for order in (events, events[::-1]):
+        store = PlainStore(TENANT.id)
+        arrive(store, TENANT, [[event] for event in order])
+        lines = list(graph_lines(store))
+        assert lines == Reference(TENANT, events).lines()
+        assert any('"dataType": "p", "name": "x"' in line for line in lines)

@@ -239,9 +239,13 @@ def put_claim(state: State, speaker: Ref, key: ClaimKey, claim: Claim, *, was_cl
             state.put_edge(place, EdgeState(NEVER, False))
         item = state.edges[place]
     name = _name(speaker.id, key)
-    if name not in item.claims and item.crowd.size:
-        known = state.node(speaker).speaker
-        if known is not None and known.lacks_counting and state.is_partial:
+    known = state.node(speaker).speaker
+    lacks_counting = known is not None and known.lacks_counting and state.is_partial
+    if name in item.claims and lacks_counting:
+        # by statements that are not remembered and still count
+        claim = claim.joined(item.claims[name])
+    elif name not in item.claims and item.crowd.size:
+        if lacks_counting:
             raise NeedsRebuild(f"{speaker.id} may be in the crowd by what is not remembered")
         if was_claimed:
             leave_crowd(item)
