@@ -53,6 +53,10 @@ class Lineage:
         found = [edge for edge in items if isinstance(edge, Edge) and edge.type in types]
         return {f"{names[edge.from_id]}>{names[edge.to_id]}" for edge in found}
 
+    def described(self) -> dict[str, str]:
+        nodes = [item for item in self.store.stream() if isinstance(item, Node) and "description" in item.props]
+        return {node.props["qualifiedName"]: node.props["description"] for node in nodes}
+
     @property
     def columns(self) -> set[str]:
         return {edge.partition(">")[2] for edge in self.edges("HAS_COLUMN")}
@@ -152,3 +156,15 @@ def test_qualified_names_follow_a_rename_and_a_drop_by_an_engine_drops(lineage: 
     assert "main.new.x" in lineage.columns
     lineage.post(change("DROP", "main.new"))
     assert not any("main.new" in name for name in lineage.columns | lineage.edges("HAS_TABLE"))
+
+
+def test_a_description_without_text_hides_none_that_somebody_gave(lineage: Lineage) -> None:
+    """dbt sends such ones for columns that nobody has documented, Flink for tables."""
+
+    def orders(of_table: str, of_column: str) -> dict[str, Any]:
+        fields = [{"name": "id", "description": of_column}, {"name": "day", "description": " "}]
+        return dataset(DUCK, "main.orders", schema={"fields": fields}, documentation={"description": of_table})
+
+    lineage.post(ran("report", [orders("All orders.", "Its number.")], []))
+    lineage.post(ran("orders", [RAW], [orders("", "")]))
+    assert lineage.described() == {"main.orders": "All orders.", "main.orders.id": "Its number."}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from platform_defs.canonical import canonical_hash
@@ -120,7 +121,19 @@ def _statement(event: Event, tables: LogicalTables, sql: Ref | None, sources: Co
 
 
 def _columns(tables: LogicalTables, datasets: Sequence[Dataset]) -> dict[Ref, Exists]:
-    return {column.ref: column for dataset in datasets for column in schema_columns(tables.of(dataset), dataset) or ()}
+    columns = (column for dataset in datasets for column in schema_columns(tables.of(dataset), dataset) or ())
+    return {column.ref: _without_blank_description(column) for column in columns}
+
+
+def _without_blank_description(column: Exists) -> Exists:
+    """dbt describes what nobody has documented by an empty text, which must not hide what another job knows."""
+    if _is_blank(column.props.get("description", "some")):
+        return replace(column, props={name: value for name, value in column.props.items() if name != "description"})
+    return column
+
+
+def _is_blank(description: object) -> bool:
+    return isinstance(description, str) and not description.strip()
 
 
 def _links(event: Event, tables: LogicalTables, sql: Ref | None, sources: ColumnSources) -> Iterator[Linked]:
@@ -178,7 +191,7 @@ def _documentation(dataset: Dataset) -> dict[str, Any]:
     if is_deleted(facet):
         return {"description": None}
     description = facet.get("description")
-    return {"description": description} if isinstance(description, str) else {}
+    return {"description": description} if isinstance(description, str) and not _is_blank(description) else {}
 
 
 def _column_sources(builder: FactsBuilder, event: Event, tables: LogicalTables) -> ColumnSources:
