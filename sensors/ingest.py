@@ -35,6 +35,7 @@ from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
 from platform_defs.ingest.execution.blocks import list_blocks
+from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals, is_forgotten
 from platform_defs.ingest.ledger.reports import mark_reported, unreported_plans
@@ -185,7 +186,14 @@ def _is_loaded(spec: Spec, loaded: Mapping[AssetKey, Spec]) -> bool:
 
 def _harvest_requests(instance: DagsterInstance, engine: Engine, spec: Spec, now: datetime) -> Iterator[RunRequest]:
     states = window_states(engine, *_names(spec))
-    windows = windows_to_request(spec.window, read_watermark(engine, spec), states, now, most=WINDOWS_PER_RUN)
+    windows = windows_to_request(
+        spec.window,
+        read_watermark(engine, spec),
+        states,
+        now,
+        most=WINDOWS_PER_RUN,
+        is_in_trouble=_names(spec) in read_limits(engine, now),
+    )
     if not windows or _is_at_work(instance, spec):
         return
     grid = WindowGrid.of(spec.window)

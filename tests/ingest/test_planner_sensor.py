@@ -11,6 +11,7 @@ from sqlalchemy import Engine, update
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.blocks import block_endpoint, unblock_endpoint
+from platform_defs.ingest.execution.health import Trouble, lower_limit
 from platform_defs.ingest.materialisation import IngestEnvironment, materialise_bucket
 from platform_defs.ingest.planning.harvest_requests import TRY_AGAIN_AFTER
 from platform_defs.ingest.planning.planner import plan_window
@@ -63,6 +64,27 @@ def test_due_windows_are_requested_in_one_run(engine: Engine, instance: DagsterI
     assert isinstance(request, RunRequest)
     assert request.asset_selection == [HARVEST]
     assert request.tags["dagster/asset_partition_range_start"] == f"{START:%F}"
+
+
+def test_a_window_that_has_just_ended_waits_longer_while_its_source_has_trouble(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    now = datetime.now(UTC)
+    # the last window is due with this lag, and is not with twice as much, at any hour of the day
+    since_midnight = now - now.replace(hour=0, minute=0, second=0, microsecond=0)
+    seconds = int(since_midnight.total_seconds() * 3 / 4)
+    load_text(engine, TEXT.replace("size: 1d", f"size: 1d\n      safety_lag: {seconds}s"), now=now)
+    specs = loaded_specs(engine)
+    assert specs[HARVEST].window.safety_lag == timedelta(seconds=seconds)
+    [request] = asked_for(instance, specs)
+    trouble = Trouble("3 of 3 requests failed", keeps_half=False)
+    lower_limit(engine, ("demo", "items", "HARVEST"), trouble, full=4, now=now)
+    [patient] = asked_for(instance, specs)
+    assert isinstance(request, RunRequest)
+    assert isinstance(patient, RunRequest)
+    end = "dagster/asset_partition_range_end"
+    assert request.tags[end] == f"{now - timedelta(days=1):%F}"
+    assert patient.tags[end] == f"{now - timedelta(days=2):%F}"
 
 
 def test_a_source_that_dagster_does_not_know_yet_keeps_no_other_from_being_asked_for(

@@ -1,6 +1,7 @@
 """Which harvest windows should be fetched now: those that are due and new, and after a while those that failed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from platform_defs.ingest.codes import PlanStatus
@@ -10,6 +11,8 @@ from platform_defs.ingest.spec.model import WindowSpec
 
 # A window that ended incomplete is tried again after this time: its source may be back.
 TRY_AGAIN_AFTER = timedelta(minutes=15)
+# While a source has trouble (the seed's 5.7) it may also list its records late: new windows wait twice as long.
+LAG_IN_TROUBLE = 2
 
 
 def windows_to_request(
@@ -19,12 +22,14 @@ def windows_to_request(
     now: datetime,
     *,
     most: int,
+    is_in_trouble: bool = False,
 ) -> list[Window]:
     """The first windows that follow each other without a gap, at most `most`, that one run can take.
 
     Where none is due, those before the watermark that somebody had fetched again and that did not become complete.
     """
-    due = [window for window in due_windows(spec, cursor, now) if _is_wanted(states.get(window), now)]
+    patient = replace(spec, safety_lag=LAG_IN_TROUBLE * spec.safety_lag) if is_in_trouble else spec
+    due = [window for window in due_windows(patient, cursor, now) if _is_wanted(states.get(window), now)]
     return _first_contiguous(due or _to_fetch_again(spec, cursor, states, now), most)
 
 

@@ -46,3 +46,9 @@ def test_a_window_behind_the_watermark_that_was_fetched_again_in_vain_is_request
     assert requested(6, known) == [day(2)]
     half = Window(day(2).start, day(2).start + timedelta(hours=12))
     assert requested(6, {half: WindowState(half, 1, "plan", PlanStatus.PARTIAL, LONG_AGO)}) == []
+
+
+def test_while_a_source_has_trouble_new_windows_wait_twice_as_long() -> None:
+    patient = replace(SPEC, safety_lag=timedelta(minutes=40))
+    for is_in_trouble, found in ((False, [day(4), day(5)]), (True, [day(4)])):
+        assert windows_to_request(patient, day(4).start, {}, NOW, most=31, is_in_trouble=is_in_trouble) == found
