@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file as read_models
@@ -17,6 +17,7 @@ from platform_defs.ingest.registry.file import read_file
 from platform_defs.ingest.registry.loading import load
 from platform_defs.ingest.registry.presets import read_preset
 from platform_defs.store.engine import transact
+from platform_defs.store.tables.ingest import ing_record
 from tests import loopback
 from tests.arrivals.world import logged_tasks
 from tests.e2e.chromium import opened_page, picture
@@ -26,6 +27,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.needs("chromium")
 CODE, ENDPOINT = "demo_crossref", "works"
+# as the preset says
+BUCKETS = 16
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 MODEL = """
 models:
@@ -114,12 +117,12 @@ def test_a_source_harvests_itself_a_window_is_fetched_again_and_a_failing_window
     page.goto(f"{ui}/assets/ingest/{CODE}/{ENDPOINT}/harvest?view=partitions")
     expect(page.get_by_text("Materialized (4)")).to_be_visible()
     picture(page, tmp_path, "ingest-harvest")
-    _fetches_again(up, source)
+    _fetches_again(up, source, page, tmp_path)
     _shows_a_failing_window(up, source, page, tmp_path)
-    _updates_a_bucket(up)
+    _updates_a_bucket(up, page, tmp_path)
 
 
-def _fetches_again(up: Warm, source: str) -> None:
+def _fetches_again(up: Warm, source: str, page: Page, folder: Path) -> None:
     before = requests_of(source)
     run = up.until_status(launch(up, "harvest", DAYS[0]), "SUCCESS", "FAILURE")
     assert run["status"] == "SUCCESS"
@@ -128,6 +131,10 @@ def _fetches_again(up: Warm, source: str) -> None:
     assert shown["plan"].endswith(":g2")
     assert shown["records unchanged"] > 0
     assert requests_of(source) > before
+    page.goto(f"{up.up['ui']}/assets/ingest/{CODE}/{ENDPOINT}/harvest?view=partitions&partition={DAYS[0]}")
+    expect(page.get_by_text("View all historical events (2)")).to_be_visible()
+    expect(page.get_by_text(shown["plan"])).to_be_visible()
+    picture(page, folder, "ingest-twice")
 
 
 def _shows_a_failing_window(up: Warm, source: str, page: Page, folder: Path) -> None:
@@ -182,7 +189,17 @@ def _others_finish_first(up: Warm) -> None:
     assert up.until_status(selfcheck, "SUCCESS", "FAILURE")["status"] == "SUCCESS"
 
 
-def _updates_a_bucket(up: Warm) -> None:
+def _updates_a_bucket(up: Warm, page: Page, folder: Path) -> None:
+    """Records that nobody has looked at for long: no sensor asks for them before their day."""
+    old = update(ing_record).where(ing_record.c.id_number % BUCKETS == 0)
+    values = {"modified_at": datetime.now(UTC) - timedelta(days=1000), "refresh_checked_at": None}
+    stale = transact(up.engine, lambda connection: connection.execute(old.values(values))).rowcount
+    assert stale > 0
     run = up.until_status(launch(up, "update", "00"), "SUCCESS", "FAILURE")
     assert run["status"] == "SUCCESS"
-    assert len(run["assetMaterializations"]) == 1
+    [made] = run["assetMaterializations"]
+    shown = {entry["label"]: entry.get("intValue") for entry in made["metadataEntries"]}
+    assert (shown["stale or of other expressions"], shown["records unchanged"]) == (stale, stale)
+    page.goto(f"{up.up['ui']}/assets/ingest/{CODE}/{ENDPOINT}/update?view=events&partition=00")
+    expect(page.get_by_text("stale or of other expressions")).to_be_visible()
+    picture(page, folder, "ingest-update")
