@@ -20,6 +20,7 @@ from platform_defs.chains.nodes.port import NodeTypes
 from platform_defs.chains.runs import operations, queries, starting
 from platform_defs.chains.states import RunStatus
 from platform_defs.commands.tables import json_option, limit_option, print_object, print_rows, result_option
+from platform_defs.commands.waking import wake_runner
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.store.engine import read
@@ -129,7 +130,7 @@ def start(chain: str, params: str | None) -> None:
     with open_database() as engine:
         chain_id = _find(engine, chain).chain_id
         started = starting.start_chain(engine, chain_id, params=given, actor=OPERATOR, trigger="command")
-    _wake()
+        wake_runner(engine)
     click.echo(started.run_id)
 
 
@@ -169,7 +170,7 @@ def stop(run_id: str, reason: str | None, as_json: bool) -> None:
     """Stop a run, and the runs that its nodes started."""
     with open_database() as engine:
         status = operations.stop_run(engine, run_id, actor=OPERATOR, reason=reason)
-    _wake()
+    wake(Settings.load().home)
     if as_json:
         print_object({"run_id": run_id, "status": status})
         return
@@ -188,7 +189,7 @@ def retry(run_id: str, node_id: str, reason: str | None, clear_checkpoint: bool,
         state = operations.retry_node(
             engine, run_id, node_id, actor=OPERATOR, reason=reason, clear_checkpoint=clear_checkpoint
         )
-    _wake()
+        wake_runner(engine)
     if as_json:
         print_object(asdict(state))
         return
@@ -206,7 +207,8 @@ def complete(run_id: str, node_id: str, reason: str | None, artifact: str | None
     value = None if artifact is None else _parse_json("--artifact", artifact)
     with open_database() as engine:
         state = operations.complete_node(engine, run_id, node_id, actor=OPERATOR, reason=reason, artifact=value)
-    _wake()
+        if state.changed:
+            wake_runner(engine)
     if as_json:
         print_object(asdict(state))
         return
@@ -255,10 +257,6 @@ def _parse_json(option: str, text: str) -> Any:
         return read_json_text(text)
     except ValueError as error:
         raise click.UsageError(f"{option}: {error}") from None
-
-
-def _wake() -> None:
-    wake(Settings.load().home)
 
 
 def _errors(of_nodes: Mapping[str, str]) -> str | None:

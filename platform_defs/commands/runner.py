@@ -40,7 +40,8 @@ def status(as_json: bool) -> None:
     with open_database() as engine:
         alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
         later = rows.find_later(engine)
-        stuck = find_stuck(engine, Settings.load())
+        # sensors of a platform that does not run have no ticks, and are not stuck
+        stuck = [one for one in find_stuck(engine, Settings.load()) if alive or one.kind != "sensor"]
     if as_json:
         runner_fields = [
             {"name": r.name, "pid": r.process.pid, "slots": r.slots, "busy": r.busy, "loadError": r.load_error}

@@ -11,7 +11,7 @@ import httpx
 
 from platform_defs.arrivals.partitions import MODEL_PREFIX
 from platform_defs.dagster_instance import LOCATION
-from platform_defs.demo.state import DemoError
+from platform_defs.demo.state import DemoError, DemoStatus, read_state
 from platform_defs.supervisor.home import read_up
 
 TIMEOUT_S = 30.0
@@ -38,7 +38,9 @@ class RunningPlatform:
 def running_platform(home: Path) -> RunningPlatform:
     up = read_up(home)
     if up is None:
-        raise DemoError(f"nothing is running in {home}; `platform up --demo` starts it and writes the demo")
+        is_written = (state := read_state(home)) is not None and state.status is DemoStatus.WRITTEN
+        advice = "`platform up` starts it" if is_written else "`platform up --demo` starts it and writes the demo"
+        raise DemoError(f"nothing is running in {home}; {advice}")
     if up["demo_key"] is None:
         raise DemoError("the platform runs without the demo; stop it and run `platform up --demo`")
     return RunningPlatform(up["api"], up["ui"], up["demo_key"])

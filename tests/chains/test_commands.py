@@ -57,11 +57,11 @@ def test_a_chain_is_loaded_started_repaired_and_stopped(platform: Platform, tmp_
     shown = json.loads(platform("show", "nightly").output)
     assert shown["dag_json"]["nodes"][1]["cfg"] == {"message": "all done"}
     assert shown["dag_json"]["nodes"][0]["jobId"] != "hello"
-    run_id = platform("start", listed["chain_id"], "--params", '{"x": 1}').output.strip()
+    run_id = platform("start", listed["chain_id"], "--params", '{"x": 1}').stdout.strip()
     assert "PENDING" in platform("runs", "--chain", "nightly").output
     put(engine, run_id, RunStatus.FAILED, a=NodeStatus.FAILED, b=NodeStatus.SKIPPED)
-    assert platform("retry", run_id, "a", "--reason", "why").output == "node a is RETRYING, attempt 2\n"
-    assert platform("complete", run_id, "a", "--artifact", "[1]").output == "node a is SUCCESS\n"
+    assert platform("retry", run_id, "a", "--reason", "why").stdout == "node a is RETRYING, attempt 2\n"
+    assert platform("complete", run_id, "a", "--artifact", "[1]").stdout == "node a is SUCCESS\n"
     assert platform("complete", run_id, "a").output == "node a is SUCCESS already\n"
     first = json.loads(platform("nodes", run_id, "--json").output.splitlines()[0])
     assert [one["action"] for one in first["operations"]] == ["retry", "complete"]

@@ -5,6 +5,7 @@ import json
 from platform_defs.store.engine import open_engine
 from tests.chains.nodes.drivers import Drivers
 from tests.commands.command_line import RunPlatform
+from tests.work.living import living_runner
 
 PRINT = {"type": "print", "cfg": {"message": "hello"}}
 FAILING = {"id": "count", "type": "print", "cfg": {"message": "${params.missing}"}}
@@ -36,3 +37,18 @@ def test_nodes_are_listed_in_the_order_in_which_they_can_run(run_platform: RunPl
     assert [line[0] for line in lines] == ["c", "a", "b"]
     in_json = run_platform("chains", "nodes", run_id, "--json")[1].splitlines()
     assert [json.loads(line)["node_id"] for line in in_json] == ["c", "a", "b"]
+
+
+def test_who_starts_or_repairs_a_run_is_told_if_nobody_is_there_to_execute_it(run_platform: RunPlatform) -> None:
+    database = json.loads(run_platform("db", "status", "--json")[1])
+    engine = open_engine(database["database"])
+    drivers = Drivers(engine)
+    failed = drivers.start(drivers.chain("close", FAILING))
+    assert drivers.until_ended(failed) == "FAILED"
+    for command in (("start", "close"), ("retry", failed, "count"), ("complete", failed, "count")):
+        code, out, err = run_platform("chains", *command)
+        assert (code, out.count("\n"), err.count("\n")) == (0, 1, 1)
+        assert err.startswith("platform: no runner is alive, so this waits until `platform up` or")
+    living_runner(engine)
+    engine.dispose()
+    assert run_platform("chains", "start", "close")[2] == ""

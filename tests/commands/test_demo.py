@@ -17,6 +17,8 @@ def test_a_demo_that_was_stopped_midway_is_shown_as_such_and_can_be_removed_twic
     assert code == 1
     assert "the demo is not written yet" in err
     assert "the next `platform up` completes one that was stopped" in err
+    write_state(tmp_path / "home", DemoState(DemoStatus.WRITTEN, datetime.now(UTC)))
+    assert run_platform("demo", "show")[2].endswith("; `platform up` starts it\n"), "it is written already"
     dagster_instance.prepare(Settings.load())
     code, out, _ = run_platform("demo", "remove")
     assert (code, out.startswith("the demo is removed")) == (0, True)

@@ -16,12 +16,13 @@ from platform_defs.store.tables.work import runners as runner_rows
 from platform_defs.store.tables.work import sensor_ticks
 from platform_defs.store.tables.work import work as table
 from platform_defs.stuck import find_stuck
-from platform_defs.work import leases, rows, runners
+from platform_defs.work import leases, rows
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status
 from platform_defs.work.sensor_ticks import note_tick
 from tests.api.serving import serve_api
 from tests.arrivals.world import add_model, logged_tasks
+from tests.work.living import living_runner
 
 OP = "20251219"
 MINUTES_AGO = timedelta(minutes=3)
@@ -42,30 +43,17 @@ def old_row(engine: Engine, kind: str = "selfcheck", **values: Any) -> rows.Work
     return row
 
 
-def runner(engine: Engine, *, busy: int = 0) -> None:
-    runners.record_heartbeat(
-        engine,
-        ProcessId.current(),
-        slots=8,
-        busy=busy,
-        definitions=None,
-        load_error=None,
-        metrics="",
-        started_at=datetime.now(UTC),
-    )
-
-
 def test_a_row_that_waits_although_a_slot_is_free_is_stuck(engine: Engine) -> None:
     row = old_row(engine)
     assert stuck(engine) == []  # no runner, which is shown elsewhere
-    runner(engine, busy=6)
+    living_runner(engine, busy=6)
     assert stuck(engine) == []  # the other slots are for arrivals
-    runner(engine, busy=5)
+    living_runner(engine, busy=5)
     assert stuck(engine) == [("queue", f"row of work {row.id} (selfcheck) waits although a slot is free")]
 
 
 def test_rows_that_wait_for_their_time_for_their_source_or_since_a_moment_are_not_stuck(engine: Engine) -> None:
-    runner(engine)
+    living_runner(engine)
     rows.enqueue(engine, "selfcheck", {})
     old_row(engine, not_before=datetime.now(UTC) - timedelta(minutes=1))
     for _ in range(5):
@@ -148,7 +136,7 @@ def test_a_sensor_that_rested_while_the_platform_was_down_is_not_stuck_at_the_ne
     note_tick(engine, "arrivals", None)
     then = update(sensor_ticks).values(succeeded_at=datetime.now(UTC) - MINUTES_AGO)
     transact(engine, lambda connection: connection.execute(then))
-    runner(engine)
+    living_runner(engine)
     assert stuck(engine) == []
     earlier = update(runner_rows).values(started_at=datetime.now(UTC) - MINUTES_AGO)
     transact(engine, lambda connection: connection.execute(earlier))

@@ -13,9 +13,8 @@ from platform_defs.arrivals.executions.task_log import Task, TaskStatus, ended_t
 from platform_defs.arrivals.models import life
 from platform_defs.arrivals.op_time import batch_of
 from platform_defs.commands.tables import print_object, result_option
+from platform_defs.commands.waking import wake_runner
 from platform_defs.connections import open_database
-from platform_defs.settings import Settings
-from platform_defs.work.wake import wake
 
 LOOK_S = 0.5
 _model = click.argument("model_id", metavar="ID")
@@ -80,7 +79,7 @@ def run(model_id: str, first: str, last: str, as_json: bool) -> None:
             )
             return
         queued = queue_again(engine, model_id, op_times)
-        wake(Settings.load().home)
+        wake_runner(engine)
         busy = [op_time for op_time in op_times if op_time not in queued]
         told = "1 batch queued" if len(queued) == 1 else f"{len(queued)} batches queued"
         if busy:

@@ -21,6 +21,7 @@ from platform_defs.store.tables.work import work
 from tests.arrivals.models.making import run_statements
 from tests.arrivals.models.test_commands import Run, run, write
 from tests.arrivals.world import logged_tasks, silent, write_arrival
+from tests.work.living import living_runner
 
 __all__ = ["run"]
 on_sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -72,6 +73,7 @@ def executing(engine: Engine) -> Iterator[None]:
         while not ended.wait(0.05):
             execute_queued(engine)
 
+    living_runner(engine)
     thread = threading.Thread(target=work_off)
     thread.start()
     try:
