@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, and_, bindparam, insert, select, upda
 
 from platform_defs.ingest.codes import RunStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
-from platform_defs.ingest.execution.picking import LEASED, Partition, PickedTask, pick_tasks, return_expired
+from platform_defs.ingest.execution.picking import LEASED, Partition, PickedTask, pick_tasks
 from platform_defs.ingest.ledger.completion import close_plan_if_done
 from platform_defs.store.driver import Prepared
 from platform_defs.store.engine import read, transact
@@ -75,7 +75,6 @@ def lease_tasks(
     """
 
     def take(connection: Connection) -> list[LeasedTask]:
-        return_expired(connection, now)
         picked = pick_tasks(
             connection,
             owner,

@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, false, 
 from platform_defs.ingest.codes import RunStatus, TaskStatus
 from platform_defs.store.chunks import chunks
 from platform_defs.store.driver import Prepared
-from platform_defs.store.engine import has_one_writer
 from platform_defs.store.tables.ingest import ing_endpoint_block, ing_task, ing_task_run
 from platform_defs.store.tables.registry import reg_provenance
 from platform_defs.store.types import utc_now
@@ -34,7 +33,7 @@ class PickedTask(NamedTuple):
     task_id: int
     plan_id: int
     slice_id: int
-    # the attempt's number: by it a process that lost its lease is told from its successor
+    # the number of the attempt that begins: by it a process that lost its lease is told from its successor
     attempt_no: int
     provenance_code: str
     operation_code: str
@@ -56,12 +55,12 @@ def is_blocked() -> ColumnElement[bool]:
 
 
 _PARTITION = (_task.provenance_code, _task.endpoint_name, _task.operation_code)
-_WAITS = and_(
+_IS_DUE = and_(
     _task.status_code == TaskStatus.QUEUED,
     or_(_task.leased_until.is_(None), _task.leased_until < bindparam("now", type_=_task.leased_until.type)),
     _task.scheduled_at <= bindparam("now", type_=_task.scheduled_at.type),
-    ~is_blocked(),
 )
+_WAITS = and_(_IS_DUE, ~is_blocked())
 _ONE_OF = _task.id.in_(bindparam("ids", expanding=True))
 _OF_PLANS = _task.plan_id.in_(bindparam("plan_ids", expanding=True))
 
@@ -94,14 +93,25 @@ _END_RUNS = Prepared(
         updated_at=utc_now(),
     )
 )
-_BUSY = Prepared(select(*_PARTITION, func.count()).where(_task.status_code.in_(LEASED)).group_by(*_PARTITION))
-_queued = select(
-    *_PARTITION,
-    func.min(_task.priority),
-    func.min(_task.scheduled_at, type_=_task.scheduled_at.type),
-    func.count(),
-    func.min(_task.max_concurrent),
-).where(_WAITS)
+# also says whether a lease ran out, which is rare: leases that did are looked for only then
+_BUSY = Prepared(
+    select(*_PARTITION, func.count(), func.min(_task.leased_until, type_=_task.leased_until.type))
+    .where(_task.status_code.in_(LEASED))
+    .group_by(*_PARTITION)
+)
+# whether it is blocked is asked once for each partition, not for each of its tasks
+_queued = (
+    select(
+        *_PARTITION,
+        func.min(_task.priority),
+        func.min(_task.scheduled_at, type_=_task.scheduled_at.type),
+        func.count(),
+        func.min(_task.max_concurrent),
+    )
+    .where(_IS_DUE)
+    .group_by(*_PARTITION)
+    .having(~is_blocked())
+)
 _candidates = (
     select(_task.id)
     .where(
@@ -114,15 +124,20 @@ _candidates = (
     .limit(bindparam("most"))
 )
 # by whether the choice is limited to some plans
-_QUEUED = {
-    False: Prepared(_queued.group_by(*_PARTITION)),
-    True: Prepared(_queued.where(_OF_PLANS).group_by(*_PARTITION)),
-}
+_QUEUED = {False: Prepared(_queued), True: Prepared(_queued.where(_OF_PLANS))}
 _CANDIDATES = {False: Prepared(_candidates), True: Prepared(_candidates.where(_OF_PLANS))}
 # By the primary key: a locking read of the whole condition would sort, and InnoDB locks every row that it sorts. The
 # hint keeps the optimiser from scanning a small table.
 _LOCK = Prepared(
-    select(_task.id)
+    select(
+        _task.id,
+        _task.plan_id,
+        _task.slice_id,
+        _task.retry_count + 1,
+        _task.provenance_code,
+        _task.operation_code,
+        _task.params,
+    )
     .with_hint(ing_task, "FORCE INDEX (PRIMARY)", "mysql")
     .with_hint(ing_task, "FORCE INDEX (PRIMARY)", "mariadb")
     .where(_ONE_OF, _WAITS)
@@ -142,21 +157,18 @@ _TAKE = Prepared(
         updated_at=utc_now(),
     )
 )
-_TAKEN = Prepared(
-    select(
-        _task.id,
-        _task.plan_id,
-        _task.slice_id,
-        _task.retry_count,
-        _task.provenance_code,
-        _task.operation_code,
-        _task.params,
-    ).where(_ONE_OF)
-)
 
 
-def return_expired(connection: Connection, now: datetime) -> None:
-    """Puts tasks whose leases ran out back into the queue."""
+def _busy(connection: Connection, now: datetime) -> Counter[Partition]:
+    """How many tasks of each partition run; tasks whose leases ran out return to the queue first."""
+    rows = _BUSY.run(connection, {}).rows
+    if any(first_end is not None and first_end < now for *_, first_end in rows):
+        _return_expired(connection, now)
+        rows = _BUSY.run(connection, {}).rows
+    return Counter({(source, endpoint, operation): count for source, endpoint, operation, count, _ in rows})
+
+
+def _return_expired(connection: Connection, now: datetime) -> None:
     # looked at first: a statement that finds nothing must not lock the queue
     found = [task_id for (task_id,) in _EXPIRED.run(connection, {"now": now}).rows]
     if found:
@@ -177,41 +189,40 @@ def pick_tasks(
 ) -> list[PickedTask]:
     """Leases up to `limit` tasks to `owner`. While others pick at the same moment it may be fewer than there are.
 
-    Of a partition no more run at a time than its tasks say, or `per_partition` if that is given, and no more than
-    `lowered` says.
+    Tasks whose leases ran out return to the queue first. Of a partition no more run at a time than its tasks say, or
+    `per_partition` if that is given, and no more than `lowered` says.
     """
+    running = _busy(connection, now)
     of_plans: dict[str, Any] = {} if plan_ids is None else {"plan_ids": plan_ids}
     if plan_ids is not None and not plan_ids:
         return []
-    chosen: list[int] = []
-    for partition, share in _shares(connection, of_plans, now, limit, per_partition, lowered).items():
+    chosen: list[PickedTask] = []
+    for partition, share in _shares(connection, of_plans, now, limit, per_partition, lowered, running).items():
         named = dict(zip(("source", "endpoint", "operation"), partition, strict=True))
         wanted = named | of_plans | {"now": now, "most": share * _LOOK_AHEAD}
         chosen += _chosen(connection, _CANDIDATES[bool(of_plans)], wanted, share)
-    if not chosen:
-        return []
-    _TAKE.run(connection, {"ids": chosen, "owner": owner, "until": until, "now": now})
-    taken = {row[0]: PickedTask(*row) for row in _TAKEN.run(connection, {"ids": chosen}).rows}
-    return [taken[task_id] for task_id in chosen]
+    if chosen:
+        ids = [task.task_id for task in chosen]
+        _TAKE.run(connection, {"ids": ids, "owner": owner, "until": until, "now": now})
+    return chosen
 
 
-def _chosen(connection: Connection, query: Prepared, wanted: Mapping[str, Any], share: int) -> list[int]:
+def _chosen(connection: Connection, query: Prepared, wanted: Mapping[str, Any], share: int) -> list[PickedTask]:
     for _ in range(_LOOKS):
         candidates = [task_id for (task_id,) in query.run(connection, wanted).rows]
-        # who writes on SQLite is alone
-        if has_one_writer(connection.engine) or not candidates:
-            return candidates[:share]
+        if not candidates:
+            break
         if found := _locked(connection, candidates, share, wanted["now"]):
             return found
     return []
 
 
-def _locked(connection: Connection, candidates: Sequence[int], share: int, now: datetime) -> list[int]:
+def _locked(connection: Connection, candidates: Sequence[int], share: int, now: datetime) -> list[PickedTask]:
     """The first candidates that nobody else has locked or taken."""
-    chosen: list[int] = []
+    chosen: list[PickedTask] = []
     for part in chunks(candidates, share):
-        locked = {task_id for (task_id,) in _LOCK.run(connection, {"ids": part, "now": now}).rows}
-        chosen += [task_id for task_id in part if task_id in locked]
+        locked = {row[0]: PickedTask(*row) for row in _LOCK.run(connection, {"ids": part, "now": now}).rows}
+        chosen += [locked[task_id] for task_id in part if task_id in locked]
         if len(chosen) >= share:
             break
     return chosen[:share]
@@ -224,14 +235,10 @@ def _shares(
     limit: int,
     per_partition: int | None,
     lowered: Mapping[Partition, int],
+    running: Counter[Partition],
 ) -> dict[Partition, int]:
     """How many tasks each partition gets: one after the other in turns, the most urgent partitions first."""
     rows = _QUEUED[bool(of_plans)].run(connection, {"now": now, **of_plans}).rows
-    if not rows:
-        return {}
-    running: Counter[Partition] = Counter()
-    for source, endpoint, operation, count in _BUSY.run(connection, {}).rows:
-        running[source, endpoint, operation] = count
     room: dict[Partition, int] = {}
     for source, endpoint, operation, _, _, waiting, most in sorted(rows, key=lambda row: (row[3], row[4])):
         partition = (source, endpoint, operation)
