@@ -33,6 +33,7 @@ from tests.ingest.demo.harvest import opened_harvester
 from tests.ingest.execution.memory_source import MemorySource
 from tests.ingest.execution.test_executor import DAY, GRID, Clock, Killed, executor, items_of, listed, paged, stored
 from tests.ingest.planning.test_planner import BUSY, NOW, SPEC, plan, rows_of
+from tests.ingest.registry.making import GOOD, load_text
 from tests.waiting import PATIENCE_S, until
 
 NAMES = ("made_up", "items", Operation.HARVEST)
@@ -201,6 +202,7 @@ def test_the_command_says_what_it_took_back_and_status_where_it_stands(
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(command, arguments)
 
+    load_text(engine, GOOD.replace("code: demo", "code: made_up"))
     plan(engine, SPEC, DAY, BUSY)
     assert "say which" in run("cancel", "made_up", "items").output
     asked = ("cancel", "made_up", "items", "--from", f"{DAY.start:%F}", "--to", f"{DAY.end:%F}", "--json")

@@ -108,7 +108,7 @@ def status(as_json: bool) -> None:
 )
 @json_option
 def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
-    """Windows, or buckets of an update, that were begun and are not complete. Exit code 1 if there are any."""
+    """Windows (update: buckets) that are begun and not complete. Exit code 1 if there are any."""
     with open_database() as engine:
         found = _open_partitions(engine, code, endpoint, Operation(operation.upper()))
     print_rows(found, as_json=as_json, nothing=f"no {'bucket' if operation == 'update' else 'window'} is open")
