@@ -1,6 +1,6 @@
 """A slow reference for the merge: computes the graph from the whole set of events at once and remembers nothing."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from platform_defs.access.tenants import Tenant
@@ -203,9 +203,10 @@ class Reference:
             # of several speakers the first one counts
             speakers = {(writes, who) for writes, who, _ in given}
             for speaker in sorted(speakers, key=lambda one: (one[0], _last(one[1]))):
-                # if one speaker contradicts itself, the text of the value decides
-                for _, _, props in sorted((one for one in given if one[:2] == speaker), key=_text):
-                    merged[ref] |= props
+                said: dict[str, Any] = {}
+                for props in (props for *one, props in given if tuple(one) == speaker):
+                    _add_texts(said, props)
+                merged[ref] |= said
         return merged
 
     def _derived(self, nodes: dict[Ref | None, Node]) -> Iterator[Edge]:
@@ -231,10 +232,7 @@ class Reference:
             ):
                 key = claim.type, self._now(claim.source, at), self._now(claim.target, at)
                 if not any(stamp > at and self._cuts(cut, stamp, key) for stamp, cut in cuts):
-                    props = claimed.setdefault(key, {}).setdefault(who, {})
-                    # if one speaker contradicts itself, the text of the value decides
-                    for name, value in claim.props.items():
-                        props[name] = max(value, props.get(name, value), key=canonical_json)
+                    _add_texts(claimed.setdefault(key, {}).setdefault(who, {}), claim.props)
         for key, by_speaker in claimed.items():
             shown.setdefault(key, by_speaker[min(by_speaker)])
         for (type, source, target), props in shown.items():
@@ -284,8 +282,10 @@ def _tables(statement: Statement, kind: str) -> list[Ref]:
     return [_above(link.source) for link in statement.links if link.type == "DERIVES_FROM"]
 
 
-def _text(given: tuple[bool, str, dict[str, Any]]) -> str:
-    return str(given[2].get("dataType", ""))
+def _add_texts(said: dict[str, Any], props: Mapping[str, Any]) -> None:
+    """If one speaker contradicts itself, the text of the value decides, of each property on its own."""
+    for name, value in props.items():
+        said[name] = max(value, said.get(name, value), key=canonical_json)
 
 
 def _last(text: str) -> tuple[int, ...]:

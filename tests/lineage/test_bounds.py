@@ -256,3 +256,23 @@ def test_what_forgotten_runs_that_never_completed_said_of_a_column_counts_when_a
         lines = list(graph_lines(store))
         assert lines == Reference(TENANT, events).lines()
         assert any('"dataType": "p", "name": "x"' in line for line in lines)
+
+
+@pytest.mark.usefixtures("small_memory")
+@pytest.mark.parametrize("names", ["abcde", "edcba", "vwxyz", "klmno", "13579"])
+def test_of_runs_that_are_not_remembered_the_last_ones_leave_a_trace(
+    names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So an event that is late by few runs is never taken for one of a new run."""
+    monkeypatch.setattr(bounds, "MAX_PAST_COMPLETED", 2)
+    completed = [[ran(10 + at, name, "COMPLETE", B, "x")] for at, name in enumerate(names)]
+    late = ran(50, names[-2], "RUNNING", B, "y")
+    assert rebuilds_of(*completed, [late]) == 1
+
+
+def test_runs_that_repeat_themselves_and_arrive_in_reverse_need_no_rebuild() -> None:
+    """A backlog that is sent newest first: far more runs than are remembered, and all of them say the same lineage."""
+    in_order = [said(at, JOBS[0], ["x"], [("x", "x")]) for at in range(1, 4 * bounds.MAX_RUNS)]
+    store = PlainStore(TENANT.id)
+    assert arrive(cast(GraphStore, store), TENANT, [[event] for event in reversed(in_order)]) == 0
+    assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()

@@ -198,7 +198,8 @@ def written_speaker(speaker: SpeakerState) -> dict[str, Any]:
         "runs": {name: [run.completed, run.names_dataset, run.said] for name, run in speaker.runs.items()},
         "floor": speaker.floor,
         "lineageFloors": speaker.lineage_floors,
-        "past": speaker.past,
+        # the oldest first, as pairs: the keys of JSON objects are written in their own order
+        "past": list(speaker.past.items()),
         "forgotten": speaker.forgotten_at,
         "lacksCounting": speaker.lacks_counting,
     }

@@ -5,6 +5,7 @@ a drop, a rename or a new set of columns also needs the assets below. Nodes and 
 written, and a repeated fact updates only the hidden `_facts` property.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +27,8 @@ from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, NodeState, St
 from platform_defs.lineage.sink.pace import Updatable
 from platform_defs.lineage.version import Version, version_of
 from platform_defs.store.chunks import chunks
+
+log = logging.getLogger(__name__)
 
 PRUNED_AT_ONCE = 500
 NAMED_AT = "_named"
@@ -86,7 +89,8 @@ def apply_events(
 
     try:
         return ApplyResult(False, store.update(work))
-    except NeedsRebuild:
+    except NeedsRebuild as reason:
+        log.info("events of tenant %d need a rebuild of its graph: %s", tenant.id, reason)
         return ApplyResult(True, 0)
 
 

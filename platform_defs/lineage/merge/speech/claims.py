@@ -60,6 +60,7 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
         and speaker.done_at(statement.run) > old_state.done_at(statement.run)
     ):
         raise NeedsRebuild(f"{statement.speaker.id}: statements that a completed run replaces are not remembered")
+    _refuse_uncertain_lineage(state, speaker, statement, at)
     if is_outdated or before != live_shape(state, speaker):
         say_vouched(state, old_state.bodies, old_state.said())
         _refuse_uncertain(state, statement, at)
@@ -80,6 +81,18 @@ def _refuse_uncertain(state: State, statement: Statement, at: Stamp) -> None:
         for ref in (key.source, key.target):
             if ref is not None and ref.kind == "column":
                 resolve(state, ref, at)
+
+
+def _refuse_uncertain_lineage(state: State, speaker: SpeakerState, statement: Statement, at: Stamp) -> None:
+    """Lineage that arrives after runs that completed later and are forgotten: one of them may have ended it."""
+    effective = max(at, speaker.done_at(statement.run))
+    if effective >= speaker.floor or not state.is_partial or not encode(statement)["lineage"]:
+        return
+    digest = digest_of(statement)
+    live = live_parts(state, speaker)
+    # where a newer run has said the same of the same tables, it does not matter whether this one counts too
+    if any(said == at for part, said in live.items() if part.digest == digest and part.kind == "lineage"):
+        raise NeedsRebuild(f"{statement.speaker.id}: runs that are not remembered may have ended the lineage")
 
 
 def _refuse_revived(state: State, speaker: SpeakerState, revived: Set[ClaimKey]) -> None:
@@ -112,6 +125,8 @@ def review_claims(state: State) -> None:
         for key, claim in live.items():
             item, name = claimed_item(state, key), _name(id, key)
             if item is not None and name in item.claims:
+                if speaker.lacks_counting and state.is_partial and item.claims[name].props != claim.props:
+                    raise NeedsRebuild(f"{id}: what it says of an asset is not all remembered")
                 item.claims[name] = claim
     for node in list(state.nodes.values()):
         if node is not None and node.ref is not None and (node.claims or node.crowd.size):
