@@ -89,10 +89,21 @@ def _refuse_uncertain_lineage(state: State, speaker: SpeakerState, statement: St
     if effective >= speaker.floor or not state.is_partial or not encode(statement)["lineage"]:
         return
     digest = digest_of(statement)
-    live = live_parts(state, speaker)
     # where a newer run has said the same of the same tables, it does not matter whether this one counts too
+    if not state.names_moved and _is_said_later(speaker, digest, at, effective):
+        return
+    live = live_parts(state, speaker)
     if any(said == at for part, said in live.items() if part.digest == digest and part.kind == "lineage"):
         raise NeedsRebuild(f"{statement.speaker.id}: runs that are not remembered may have ended the lineage")
+
+
+def _is_said_later(speaker: SpeakerState, digest: str, at: Stamp, effective: Stamp) -> bool:
+    """Whether the same was said later in a run that completed no sooner: it counts for at least as long."""
+    return any(
+        said > at and max(said, run.done_at) >= effective
+        for run in speaker.runs.values()
+        for said in run.said.get(digest, ())
+    )
 
 
 def _refuse_revived(state: State, speaker: SpeakerState, revived: Set[ClaimKey]) -> None:
