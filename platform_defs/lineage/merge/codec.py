@@ -12,6 +12,7 @@ from platform_defs.lineage.facts import Ref, name_props
 from platform_defs.lineage.merge.speech.crowds import by_precedence
 from platform_defs.lineage.merge.speech.runs import Run
 from platform_defs.lineage.merge.speech.speakers import SpeakerState
+from platform_defs.lineage.merge.speech.statement_bodies import SHARED
 from platform_defs.lineage.merge.state import (
     NAMED,
     NEVER,
@@ -208,7 +209,7 @@ def written_speaker(speaker: SpeakerState) -> dict[str, Any]:
 
 def read_speaker(facts: Mapping[str, Any]) -> SpeakerState:
     return SpeakerState(
-        bodies=dict(facts.get("bodies", {})),
+        bodies={digest: SHARED.share(digest, body) for digest, body in facts.get("bodies", {}).items()},
         runs={name: Run(Stamp(run[0]), run[1], run[2]) for name, run in facts.get("runs", {}).items()},
         floor=Stamp(facts.get("floor", NEVER)),
         lineage_floors=dict(facts.get("lineageFloors", {})),

@@ -180,6 +180,9 @@ class _Asked:
         self._load(speaker)
         if speaker.id not in self._state.nodes:
             return
+        if not may_change and not self._state.names_moved and self._state.changing.get(speaker.id) is False:
+            # found in an earlier round, when its tables were loaded
+            return
         node = self._state.nodes[speaker.id]
         known = SpeakerState() if node is None or node.speaker is None else node.speaker
         tables = known.tables()

@@ -58,6 +58,9 @@ def fold(state: State, speaker: SpeakerState) -> None:
         *_oldest(speaker, open_runs, len(open_runs) - bounds.MAX_OPEN_RUNS),
     ):
         run = speaker.runs.pop(name)
+        if not state.names_moved and _is_repeated(speaker, run):
+            speaker.folded.add(name, run, speaker.bodies)
+            continue
         if run.done_at and _may_count_again(state, speaker, run):
             speaker.runs[name] = run
             continue
@@ -76,6 +79,16 @@ def fold(state: State, speaker: SpeakerState) -> None:
 
 def _oldest(speaker: SpeakerState, names: list[str], number: int) -> list[str]:
     return sorted(names, key=lambda name: (speaker.runs[name].newest, name))[: max(number, 0)]
+
+
+def _is_repeated(speaker: SpeakerState, run: Run) -> bool:
+    """Whether a later run has completed that said the same: then it makes no difference whether this one is known."""
+    return bool(run.done_at) and any(
+        later.done_at > run.newest
+        and later.said.keys() == run.said.keys()
+        and all(later.said[digest][-1] > stamps[-1] for digest, stamps in run.said.items())
+        for later in speaker.runs.values()
+    )
 
 
 def _may_count_again(state: State, speaker: SpeakerState, run: Run) -> bool:

@@ -25,13 +25,14 @@ from platform_defs.lineage.merge.speech.runs import Bodies, FoldedRuns, Run, nam
 from platform_defs.lineage.merge.speech.statement_bodies import (
     DERIVES_FROM,
     ClaimKey,
+    Tables,
     decode,
     digest_of,
     encode,
     table_ref,
     tables_of,
 )
-from platform_defs.lineage.merge.speech.unmoved import LiveTables, unmoved_shape
+from platform_defs.lineage.merge.speech.unmoved import LiveTables, unmoved_floors, unmoved_shape
 from platform_defs.lineage.merge.state import NEVER, Claim, Stamp, State, column_of
 
 
@@ -138,19 +139,22 @@ class SpeakerState:
 def live_parts(state: State, speaker: SpeakerState) -> dict[Part, Stamp]:
     """The parts of statements that count, each with the newest stamp at which it was said."""
     current = max(speaker.floor, speaker.folded.newest_done, *(run.done_at for run in speaker.runs.values()))
-    column_floors, lineage_floors = _floors(state, speaker)
+    columns, lineage = _floors(state, speaker) if state.names_moved else unmoved_floors(speaker)
     live: dict[Part, Stamp] = {}
     for run in speaker.runs.values():
         for digest, at in run.statements():
             body, effective = speaker.bodies[digest], max(at, run.done_at)
-            read, where = tables_now(state, body["read"], at), _where(state, body, at)
+            named = _named(state, body, at)
+            read, where = named.read, _where(state, body, at)
             parts = [Part(digest, "read", table, where) for table in read]
             if effective >= current:
                 parts += [Part(digest, "io", None, where), *(Part(digest, "reading", table, where) for table in read)]
-            for kind, floors in (("written", column_floors), ("lineage", lineage_floors)):
-                for table in tables_now(state, body[kind], at):
-                    if effective >= floors.get(table, NEVER):
-                        parts.append(Part(digest, kind, table, where))
+            parts += [
+                Part(digest, "written", one, where) for one in named.written if effective >= columns.get(one, NEVER)
+            ]
+            parts += [
+                Part(digest, "lineage", one, where) for one in named.lineage if effective >= lineage.get(one, NEVER)
+            ]
             for part in parts:
                 live[part] = max(live.get(part, NEVER), at)
     return live
@@ -199,8 +203,19 @@ def newest_stamps(state: State, body: Mapping[str, Any], stamps: Iterable[Stamp]
     return sorted(kept.values())
 
 
+def _named(state: State, body: Mapping[str, Any], at: Stamp) -> Tables:
+    """The tables of a statement by the names that they have now."""
+    if not state.names_moved:
+        return tables_of(body)
+    kinds = ("outputs", "written", "read", "lineage", "inputs")
+    outputs, written, read, lineage, inputs = (frozenset(tables_now(state, body[kind], at)) for kind in kinds)
+    return Tables(outputs, written, read, lineage, outputs | read | lineage | inputs)
+
+
 def _where(state: State, body: Mapping[str, Any], at: Stamp) -> tuple[str, ...]:
     """Tells statements apart that name the same assets, between which these or their columns were renamed."""
+    if not state.names_moved:
+        return ()
     found: list[str] = []
     moved = False
     renamed_at = NEVER
@@ -253,6 +268,8 @@ def _subject(key: ClaimKey) -> Ref | None:
 def _key_now(state: State, key: ClaimKey, at: Stamp, *, loaded_only: bool) -> ClaimKey | None:
     if loaded_only and not _are_loaded(state, key, at):
         return None
+    if not state.names_moved:
+        return key
     source = current_name(state, key.source, at)
     target = None if key.target is None else current_name(state, key.target, at)
     if source is None or (key.target is not None and target is None):

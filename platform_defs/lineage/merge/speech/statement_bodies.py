@@ -8,10 +8,13 @@ from platform_defs.canonical import canonical_hash
 from platform_defs.lineage.facts import Exists, Linked, Ref, Statement
 
 DERIVES_FROM = "DERIVES_FROM"
-# digests and tables of statements that are being merged, by the identity of their encoding
+# digests, tables and claims of statements that are being merged, by the identity of their encoding
 _DIGESTS: dict[int, tuple[dict[str, Any], str]] = {}
 _TABLES: dict[int, tuple[Mapping[str, Any], "Tables"]] = {}
+_ITEMS: dict[int, tuple[Mapping[str, Any], list[tuple[list[Any], "ClaimKey"]]]] = {}
 MAX_DIGESTS = 1000
+# how many columns and edges the shared encodings may have together
+MAX_SHARED = 50_000
 
 
 class ClaimKey(NamedTuple):
@@ -46,6 +49,31 @@ def digest_of(statement: Statement) -> str:
 
 def digest_of_body(body: Mapping[str, Any]) -> str:
     return canonical_hash(body)[:16]
+
+
+class SharedBodies:
+    """Encodings that were read from the graph lately, by digest: one object for each, which nobody may change.
+
+    What is known of an encoding is known by its identity, so that it need not be found anew for every group.
+    """
+
+    def __init__(self) -> None:
+        self._bodies: dict[str, dict[str, Any]] = {}
+        self._size = 0
+
+    def share(self, digest: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The object that stands for this encoding in the whole process."""
+        known = self._bodies.get(digest)
+        if known is not None:
+            return known
+        if self._size > MAX_SHARED:
+            self._bodies, self._size = {}, 0
+        self._bodies[digest] = body
+        self._size += 1 + len(body["columns"]) + len(body["links"])
+        return body
+
+
+SHARED = SharedBodies()
 
 
 def tables_of(body: Mapping[str, Any]) -> Tables:
@@ -120,10 +148,14 @@ def decode(body: Mapping[str, Any]) -> Iterator[tuple[ClaimKey, dict[str, Any]]]
     return ((key, item[-1]) for item, key in items(body))
 
 
-def items(body: Mapping[str, Any]) -> Iterator[tuple[list[Any], ClaimKey]]:
-    for column in body["columns"]:
-        kind, name, _ = column
-        yield column, ClaimKey(kind, Ref("column", tuple(name)))
+def items(body: Mapping[str, Any]) -> list[tuple[list[Any], ClaimKey]]:
+    if (known := _ITEMS.get(id(body))) is not None and known[0] is body:
+        return known[1]
+    found = [(column, ClaimKey(column[0], Ref("column", tuple(column[1])))) for column in body["columns"]]
     for link in body["links"]:
         type, from_kind, from_name, to_kind, to_name, _ = link
-        yield link, ClaimKey(type, Ref(from_kind, tuple(from_name)), Ref(to_kind, tuple(to_name)))
+        found.append((link, ClaimKey(type, Ref(from_kind, tuple(from_name)), Ref(to_kind, tuple(to_name)))))
+    if len(_ITEMS) > MAX_DIGESTS:
+        _ITEMS.clear()
+    _ITEMS[id(body)] = (body, found)
+    return found

@@ -34,18 +34,31 @@ def unmoved_shape(speaker: "SpeakerState", *, readers: bool) -> dict[str, LiveTa
     return {digest: live for digest, live in counting.items() if any(live)}
 
 
-def _shape(speaker: "SpeakerState") -> dict[str, LiveTables]:
-    newest: dict[str, Stamp] = {}
+def unmoved_floors(speaker: "SpeakerState") -> tuple[dict[Ref, Stamp], dict[Ref, Stamp]]:
+    """By table, since when its columns and its lineage count that the speaker has said."""
+    tables = {digest: tables_of(speaker.bodies[digest]) for run in speaker.runs.values() for digest in run.said}
+    done = _completions(speaker)
+    return _column_floors(tables, done), _lineage_floors(speaker, tables, done)
+
+
+def _completions(speaker: "SpeakerState") -> dict[frozenset[str], Stamp]:
+    """When runs have completed last that made these statements and no others."""
     done: dict[frozenset[str], Stamp] = {}
-    current = max(speaker.floor, speaker.folded.newest_done)
     for run in speaker.runs.values():
-        done_at = run.done_at
-        if done_at:
-            current = max(current, done_at)
+        if done_at := run.done_at:
             said = frozenset(run.said)
             done[said] = max(done.get(said, NEVER), done_at)
+    return done
+
+
+def _shape(speaker: "SpeakerState") -> dict[str, LiveTables]:
+    newest: dict[str, Stamp] = {}
+    for run in speaker.runs.values():
+        done_at = run.done_at
         for digest, stamps in run.said.items():
             newest[digest] = max(newest.get(digest, NEVER), stamps[-1], done_at)
+    done = _completions(speaker)
+    current = max(speaker.floor, speaker.folded.newest_done, *done.values())
     tables = {digest: tables_of(speaker.bodies[digest]) for digest in newest}
     columns = _column_floors(tables, done)
     lineage = _lineage_floors(speaker, tables, done)
