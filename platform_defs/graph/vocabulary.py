@@ -1,6 +1,7 @@
 """The words of the asset graph: which labels and edge types exist, and how vector labels are spelled."""
 
 import re
+from functools import lru_cache
 
 from platform_defs.graph.asset_kinds import ASSET_KINDS
 from platform_defs.graph.errors import InvalidGraphValue
@@ -50,6 +51,7 @@ def vector_label(dimension: int, similarity: str) -> str:
     return f"{KNOWLEDGE}_{dimension}_{similarity}"
 
 
+@lru_cache(maxsize=256)
 def vector_dimension(label: str) -> int | None:
     """The dimension that a vector label promises; None for any other label."""
     match = _VECTOR_LABEL.fullmatch(label)

@@ -139,6 +139,8 @@ def _bound_claims(state: State) -> None:
 
 
 def _forget_dead(node: NodeState, dead_at: Stamp) -> None:
+    if dead_at == NEVER:
+        return
     node.props = {name: said for name, said in node.props.items() if said[0] > dead_at}
     node.link_sets = {type: stamp for type, stamp in node.link_sets.items() if stamp > dead_at}
     node.column_link_sets = {type: stamp for type, stamp in node.column_link_sets.items() if stamp > dead_at}

@@ -33,9 +33,14 @@ OF_SET = "="
 ENTRY = "properties."
 
 
-def read_node(node: Node, set_at: Stamp) -> NodeState:
-    """set_at: the stamp of the newest ColumnSet of the table above, for a column."""
+def read_facts(node: Node) -> dict[str, Any]:
     facts: dict[str, Any] = orjson.loads(node.props.get(FACTS, "{}"))
+    return facts
+
+
+def read_node(node: Node, set_at: Stamp, facts: dict[str, Any] | None = None) -> NodeState:
+    """set_at: the stamp of the newest ColumnSet of the table above, for a column. facts: if they were read already."""
+    facts = read_facts(node) if facts is None else facts
     kind = next((label for label in node.labels if label != KNOWLEDGE and not vector_dimension(label)), None)
     shown = {name: value for name, value in node.props.items() if not name.startswith("_")}
     ref = _ref(node.id, facts["name"]) if "name" in facts else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.codec import read_edge, read_node
+from platform_defs.lineage.merge.codec import read_edge, read_facts, read_node
 from platform_defs.lineage.merge.load import table_of
 from platform_defs.lineage.merge.renames import joined, joined_claims, joined_edges, living
 from platform_defs.lineage.merge.speech.claims import claim_again, name_crowds
@@ -129,9 +129,10 @@ def _whole(tenant: str, items: Iterable[Node | Edge]) -> State:
                 state.put_edge(key, edge)
     # a column's facts are told by the column set of its table, which so comes first
     for node in sorted(nodes, key=lambda node: node.id.startswith("column:")):
-        table = table_of(node)
+        facts = read_facts(node)
+        table = table_of(node.id, facts)
         above = None if table is None else state.nodes[table.id]
-        read = read_node(node, NEVER if above is None or above.columns is None else above.columns.at)
+        read = read_node(node, NEVER if above is None or above.columns is None else above.columns.at, facts)
         if read.ref is not None:
             state.put_node(node.id, read)
     return state

@@ -1,14 +1,13 @@
 """Loads the nodes and edges that a group of facts requires: a few reads per group, however many events it has."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-import orjson
-
-from platform_defs.graph.model import Edge, EdgeKey, Node
+from platform_defs.graph.model import Edge, EdgeKey
 from platform_defs.graph.port import GraphTransaction
 from platform_defs.graph.vocabulary import GONE_PREFIX
 from platform_defs.lineage.facts import Fact, Ref
-from platform_defs.lineage.merge.codec import FACTS, read_edge, read_node
+from platform_defs.lineage.merge.codec import read_edge, read_facts, read_node
 from platform_defs.lineage.merge.required import Required, find_required
 from platform_defs.lineage.merge.rules import may_drop
 from platform_defs.lineage.merge.speech.claims import correct_existence, review_claims
@@ -64,25 +63,27 @@ def fetch(transaction: GraphTransaction, state: State, missing: Required) -> Non
 
 def _fetch_nodes(transaction: GraphTransaction, state: State, ids: set[str]) -> None:
     found = dict(transaction.nodes(sorted(ids)))
-    tables = {table.id for node in found.values() if (table := table_of(node)) is not None}
+    facts = {id: read_facts(node) for id, node in found.items()}
+    tables = {table.id for id in found if (table := table_of(id, facts[id])) is not None}
     if above := tables - ids - state.nodes.keys():
-        found |= transaction.nodes(sorted(above))
+        tables_above = transaction.nodes(sorted(above))
+        found |= tables_above
+        facts |= {id: read_facts(node) for id, node in tables_above.items()}
     state.tenant_node = found.pop(state.tenant, state.tenant_node)
     for id in (ids | above) - {state.tenant} - found.keys():
         state.put_node(id, None)
     # a column's facts are told by the column set of its table, which so comes first
     for node in sorted(found.values(), key=lambda node: node.id.startswith("column:")):
-        owner = table_of(node)
+        owner = table_of(node.id, facts[node.id])
         above_it = None if owner is None else state.nodes.get(owner.id)
         set_at = NEVER if above_it is None or above_it.columns is None else above_it.columns.at
         state.stored_nodes[node.id] = node
-        state.put_node(node.id, read_node(node, set_at))
+        state.put_node(node.id, read_node(node, set_at, facts[node.id]))
 
 
-def table_of(node: Node) -> Ref | None:
-    if not node.id.startswith("column:"):
-        return None
-    name = orjson.loads(node.props.get(FACTS, "{}")).get("name")
+def table_of(id: str, facts: Mapping[str, Any]) -> Ref | None:
+    """The table of a column; None for other nodes."""
+    name = facts.get("name") if id.startswith("column:") else None
     return None if name is None else Ref("column", tuple(name)).parent
 
 

@@ -13,6 +13,8 @@ _DIGESTS: dict[int, tuple[dict[str, Any], str]] = {}
 _TABLES: dict[int, tuple[Mapping[str, Any], "Tables"]] = {}
 _ITEMS: dict[int, tuple[Mapping[str, Any], list[tuple[list[Any], "ClaimKey"]]]] = {}
 MAX_DIGESTS = 1000
+# claims of wider statements are not kept, because they would fill the memory
+MAX_ITEMS = 200
 # how many columns and edges the shared encodings may have together
 MAX_SHARED = 50_000
 
@@ -155,7 +157,8 @@ def items(body: Mapping[str, Any]) -> list[tuple[list[Any], ClaimKey]]:
     for link in body["links"]:
         type, from_kind, from_name, to_kind, to_name, _ = link
         found.append((link, ClaimKey(type, Ref(from_kind, tuple(from_name)), Ref(to_kind, tuple(to_name)))))
-    if len(_ITEMS) > MAX_DIGESTS:
-        _ITEMS.clear()
-    _ITEMS[id(body)] = (body, found)
+    if len(found) <= MAX_ITEMS:
+        if len(_ITEMS) > MAX_DIGESTS:
+            _ITEMS.clear()
+        _ITEMS[id(body)] = (body, found)
     return found
