@@ -31,6 +31,8 @@ class Progress:
     passes_of_this_run: int = 1
     # items since the slice was last begun from its start, also those that earlier runs fetched
     items_of_pass: int = 0
+    # items of the page before: a last page that is asked for once more lists them again
+    items_of_page: int = 0
     # of the ids of the page before: a page with the same ids is no new one
     page_hash: str | None = None
     # how many items the source counted on the page before
@@ -84,6 +86,7 @@ def resume(
         batch_no=last.batch_no,
         pass_no=stats["pass"],
         items_of_pass=stats.get("itemsOfPass", 0),
+        items_of_page=stats.get("itemsCount", 0),
         page_hash=stats.get("pageHash"),
         total=stats.get("total"),
         incomplete=stats.get("incomplete"),
@@ -110,10 +113,17 @@ def begin_again(slice_spec: Mapping[str, Any], progress: Progress) -> Progress:
         pass_no=progress.pass_no + 1,
         passes_of_this_run=progress.passes_of_this_run + 1,
         items_of_pass=0,
+        items_of_page=0,
         page_hash=None,
         total=None,
         incomplete=None,
     )
+
+
+def items_with(progress: Progress, position: PagePosition, items: int) -> int:
+    """Items of this pass up to and with a page; of a last page that is asked for once more only what it has more."""
+    known = progress.items_of_page if position.is_probe else 0
+    return progress.items_of_pass + max(0, items - known)
 
 
 def missing_items(spec: Spec, progress: Progress, total: int | None) -> str | None:

@@ -36,6 +36,7 @@ from platform_defs.ingest.execution.progress import (
     LastRun,
     Progress,
     begin_again,
+    items_with,
     last_run_before,
     missing_items,
     moved_items,
@@ -239,7 +240,7 @@ class TaskRun:
             response_digest=fetched.response_digest,
             counts=fetched.counts,
             total=fetched.facts.total,
-            items_of_pass=progress.items_of_pass + fetched.facts.items,
+            items_of_pass=items_with(progress, position, fetched.facts.items),
             page_hash=fetched.page_hash,
             incomplete=progress.incomplete,
         )
@@ -260,7 +261,8 @@ class TaskRun:
         committed = transact(self.engine, commit)
         progress.position, progress.batch_no = following, batch.batch_no
         progress.batches_of_this_run += 1
-        progress.items_of_pass, progress.page_hash, progress.total = batch.items_of_pass, batch.page_hash, batch.total
+        progress.items_of_pass, progress.items_of_page = batch.items_of_pass, batch.items
+        progress.page_hash, progress.total = batch.page_hash, batch.total
         progress.counts.update(fetched.counts)
         self.ends.note(seen_in(fetched.counts, round(1000 * waited_s[-1])))
         progress.counts.update(vars(committed.counts))
