@@ -3,7 +3,7 @@
 import json
 import signal as signals
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +17,7 @@ from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import PlanError, SpecError
 from platform_defs.ingest.execution.blocks import why_not_asked
-from platform_defs.ingest.execution.executor import utc_now
+from platform_defs.ingest.execution.executor import Executor, utc_now
 from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
@@ -86,14 +86,19 @@ def run(
     refuse_options_of_others(Operation(operation.upper()), start or end, bucket)
     context = TriggerContext(Trigger.MANUAL, "command", params={"from": start, "to": end, "bucket": bucket})
     with _open_environment(threads) as environment:
+        executor = environment.executor()
+        _stop_on_signals(executor.cancel)
         try:
             spec = environment.compile(code, endpoint, Operation(operation.upper())).spec
-            results = _fetch(environment, spec, context, start, end, bucket, as_json)
+            results = _fetch(environment, executor, spec, context, start, end, bucket, as_json)
         except SpecError as error:
             for problem in error.problems:
                 click.echo(problem, err=True)
             raise click.exceptions.Exit(1) from None
         waits_for = why_not_asked(environment.engine, code, endpoint)
+    if executor.cancel.is_set():
+        click.echo(_what_goes_on(results, f"{code} {endpoint} --operation {operation}"), err=True)
+        raise click.exceptions.Exit(1)
     if not results:
         click.echo("nothing is due", err=True)
     if not all(result.is_complete for result in results):
@@ -133,6 +138,7 @@ def signal(code: str, endpoint: str, ids: tuple[str, ...], reason: str | None) -
 
 def _fetch(
     environment: IngestEnvironment,
+    executor: Executor,
     spec: Spec,
     context: TriggerContext,
     start: str | None,
@@ -140,14 +146,14 @@ def _fetch(
     bucket: int | None,
     as_json: bool,
 ) -> list[PartitionResult]:
-    executor = environment.executor()
-    _stop_on_signals(executor.cancel)
     names = (spec.provenance_code, spec.endpoint_name)
     if spec.operation is Operation.UPDATE:
         if bucket is not None and bucket >= spec.update_buckets:
             raise PlanError(f"--bucket: expected 0 to {spec.update_buckets - 1}, got {bucket}")
         results = []
         for number in range(spec.update_buckets) if bucket is None else [bucket]:
+            if executor.cancel.is_set():
+                break
             results.append(
                 materialise_bucket(environment, *names, number, context, listener=_ON_STDERR, executor=executor)
             )
@@ -187,6 +193,21 @@ def _show(result: PartitionResult, as_json: bool, number: int, total: int) -> No
     click.echo(f"{line}  {totals.get('inserted', 0)} new, {totals.get('updated', 0)} changed, {pages}")
     for reason in report.unfinished[:5]:
         click.echo(f"  {reason}", err=True)
+
+
+def _what_goes_on(results: Sequence[PartitionResult], names: str) -> str:
+    """For somebody who stopped the command: what it had planned is in a queue, and others work on that, too."""
+    left = [result for result in results if not result.is_complete]
+    if not left:
+        return "stopped: nothing of it is left in the queue"
+    windows = sorted(result.window for result in left if result.window is not None)
+    if windows:
+        which = f"--from {windows[0].start:%FT%H:%M} --to {windows[-1].end:%FT%H:%M}"
+    else:
+        which = f"--bucket {left[-1].bucket}"
+    count = f"{len(left)} {'window' if windows else 'bucket'}{'' if len(left) == 1 else 's'}"
+    goes_on = "the platform, or the next `platform ingest execute`, goes on with what is left"
+    return f"stopped: {count} not complete; {goes_on}, and `platform ingest cancel {names} {which}` takes it back"
 
 
 def _stop_on_signals(cancel: threading.Event) -> None:
