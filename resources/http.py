@@ -1,6 +1,6 @@
 """Outgoing HTTP as a Dagster resource: the door through the rate gate, with time limits and our name in the request."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 
@@ -36,7 +36,13 @@ class HttpResource(ConfigurableResource["HttpResource"]):
         return Timeouts(self.connect_timeout_s, self.read_timeout_s, self.total_timeout_s)
 
     @contextmanager
-    def door(self, *, transport: httpx.BaseTransport | None = None, resolver: Resolver | None = None) -> Iterator[Door]:
+    def door(
+        self,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        resolver: Resolver | None = None,
+        on_retry: Callable[[str], None] = lambda text: None,
+    ) -> Iterator[Door]:
         """A door whose gate is in the database of PLATFORM_DB_URL, over connections of its own.
 
         Redirects are not followed unless a request's passage says so: a source that moved is a change that somebody
@@ -45,7 +51,8 @@ class HttpResource(ConfigurableResource["HttpResource"]):
         agent = f"platform-defs/{version('platform-defs')}" + (f" (mailto:{self.contact})" if self.contact else "")
         engine = open_gate_engine(Settings.load().database_url)
         try:
-            with Door(RateGate(engine), user_agent=agent, transport=transport, resolver=resolver) as door:
+            gate = RateGate(engine)
+            with Door(gate, user_agent=agent, transport=transport, resolver=resolver, on_retry=on_retry) as door:
                 yield door
         finally:
             engine.dispose()

@@ -11,6 +11,7 @@ from platform_defs.ingest.materialisation import IngestEnvironment
 from platform_defs.ingest.opening import thresholds_of
 from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.ingest.transport.http_source import HttpSource
+from platform_defs.ingest.transport.recent_trouble import RecentTrouble
 from platform_defs.settings import Settings
 from resources.database import DatabaseResource
 from resources.http import HttpResource
@@ -25,8 +26,8 @@ class IngestResource(ConfigurableResource["IngestResource"]):
 
     @contextmanager
     def opened(self) -> Iterator[IngestEnvironment]:
-        engine = self.database.engine
-        with self.http.door() as door:
+        engine, trouble = self.database.engine, RecentTrouble()
+        with self.http.door(on_retry=trouble.tell) as door:
             yield IngestEnvironment(
                 engine,
                 compile=lambda code, endpoint, operation: compile_spec(
@@ -35,4 +36,5 @@ class IngestResource(ConfigurableResource["IngestResource"]):
                 open_source=lambda spec: HttpSource(spec, door, engine),
                 threads=self.threads,
                 thresholds=thresholds_of(Settings.load()),
+                trouble=trouble,
             )

@@ -7,6 +7,7 @@ from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
     BackfillPolicy,
+    DagsterExecutionInterruptedError,
     Failure,
     Nothing,
     Out,
@@ -95,6 +96,9 @@ def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> A
                 results = fetch(context, environment)
             except IngestError as error:
                 raise Failure(str(error), allow_retries=False) from error
+            except DagsterExecutionInterruptedError:
+                context.log.warning(_what_goes_on(spec, sorted(context.partition_keys)))
+                raise
             _fail_if_incomplete(environment, spec, results)
         yield from ()
 
@@ -107,6 +111,20 @@ def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> A
         descriptions_by_key={key: f"{spec.provenance_code}/{spec.endpoint_name}. {DESCRIPTIONS[spec.operation]}"},
         backfill_policy=policy,
         can_subset=False,
+    )
+
+
+def _what_goes_on(spec: Spec, keys: Sequence[str]) -> str:
+    """For somebody who terminates a run to stop a harvest: its tasks are in a queue, and the run is only one reader."""
+    if spec.operation is Operation.UPDATE:
+        which = f"--bucket {int(keys[0])}" if len(keys) == 1 else "--all"
+    else:
+        first, last = (WindowGrid.of(spec.window).window_of_key(key) for key in (keys[0], keys[-1]))
+        which = f"--from {first.start:%FT%H:%M} --to {last.end:%FT%H:%M}"
+    names = f"{spec.provenance_code} {spec.endpoint_name} --operation {spec.operation.lower()}"
+    return (
+        "this run was stopped. What it had planned and not fetched stays in the queue, and another run goes on with it"
+        f" within a minute or two; `platform ingest cancel {names} {which}` takes it back"
     )
 
 

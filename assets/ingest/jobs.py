@@ -3,6 +3,7 @@
 from dagster import OpExecutionContext, job, op
 
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
+from platform_defs.ingest.materialisation import Listener, drain_everything
 from resources.database import DatabaseResource
 from resources.http import HttpResource
 from resources.ingest import IngestResource
@@ -11,10 +12,15 @@ from resources.ingest import IngestResource
 @op
 def drain_tasks(context: OpExecutionContext, ingest: IngestResource) -> None:
     """Works on every task that is due, whoever planned it; windows that it completes are reported by a sensor."""
+    listener = Listener(on_trouble=context.log.warning, on_progress=context.log.info)
     with ingest.opened() as environment:
-        ended = environment.executor().drain_everything()
-    context.log.info(f"{ended} tasks ended" if ended else "nothing to do: no task is due")
-    context.add_output_metadata({"tasks": ended})
+        ended = drain_everything(environment, listener)
+    for plan_key, states in ended.items():
+        told = ", ".join(f"{count} {state.lower()}" for state, count in sorted(states.items()))
+        context.log.info(f"{plan_key}: tasks {told}")
+    if not ended:
+        context.log.info("nothing to do: no task is due")
+    context.add_output_metadata({"tasks": sum(states.total() for states in ended.values())})
 
 
 @job(

@@ -5,6 +5,7 @@ import random
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -71,8 +72,12 @@ class Door:
         resolver: Resolver | None = None,
         tls: ssl.SSLContext | None = None,
         seed: int | None = None,
+        on_retry: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`resolver` refuses addresses that users' URLs may not reach; `transport` replaces the network."""
+        """`resolver` refuses addresses that users' URLs may not reach; `transport` replaces the network.
+
+        `on_retry` hears what went wrong with a request that is going to be repeated, in the thread that sends it.
+        """
         self._gate = gate
         self._passes = Passes(gate)
         self._clock = gate.clock
@@ -81,6 +86,7 @@ class Door:
         self._resolver = resolver
         self._tls = tls
         self._random = random.Random(seed)
+        self._on_retry = on_retry
         self._lock = threading.Lock()
         self._transports: dict[Route, httpx.BaseTransport] = {}
 
@@ -280,14 +286,19 @@ class Door:
                 pauses = f"asks for a pause of {asked_s:.0f} s, more than the {cap_s:.0f} s allowed"
                 message = f"{_request_text(request)}: {pauses}"
                 raise HeldBack(message, facts, reason=Reason.COOLING_DOWN, until=facts.cool_until)
+            self._tell(f"{_request_text(request)}: {_answer_text(answer)}, and a pause of {asked_s:.0f} s is asked for")
             return
         pause_s = passage.retry.backoff_s(failures, self._random)
         if self._clock.monotonic() + pause_s > until:
             message = f"{_request_text(request)}: {_answer_text(answer)}, and no time for another attempt"
             raise Exhausted(message, facts, response=answer.response)
-        _logger.info("%s: %s, trying again in %.1f s", _request_text(request), _answer_text(answer), pause_s)
+        self._tell(f"{_request_text(request)}: {_answer_text(answer)}, trying again in {pause_s:.1f} s")
         facts.waited_s += pause_s
         self._passes.wait(pause_s, passage, facts)
+
+    def _tell(self, text: str) -> None:
+        _logger.info("%s", text)
+        self._on_retry(text)
 
 
 def _request_text(request: httpx.Request) -> str:

@@ -5,6 +5,7 @@ executor uses, so that others may help, and so that what a dead run left is cont
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +19,7 @@ from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor, OpenSource, utc_now
 from platform_defs.ingest.execution.health import HealthWatch, Thresholds
 from platform_defs.ingest.execution.leases import LeasedTask
-from platform_defs.ingest.ledger.progress import plans_progress, why_task_waits
+from platform_defs.ingest.ledger.progress import plan_key_of, plans_progress, why_task_waits
 from platform_defs.ingest.ledger.windows import PlanReport, plan_report
 from platform_defs.ingest.planning.history import estimate_from_history
 from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket, plan_window
@@ -27,6 +28,7 @@ from platform_defs.ingest.planning.signals import signal_quarantined
 from platform_defs.ingest.planning.update_candidates import due_records, id_slices
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import CompiledSpec
+from platform_defs.ingest.transport.recent_trouble import RecentTrouble
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan
 
@@ -43,6 +45,8 @@ class IngestEnvironment:
     clock: Callable[[], datetime] = utc_now
     threads: int = 4
     thresholds: Thresholds = field(default_factory=Thresholds)
+    # hears what goes wrong on the way to the sources
+    trouble: RecentTrouble = field(default_factory=RecentTrouble)
 
     def executor(self) -> Executor:
         watch = HealthWatch(self.thresholds)
@@ -177,6 +181,25 @@ def materialise_bucket(
     return result
 
 
+def drain_everything(environment: IngestEnvironment, listener: Listener) -> Mapping[str, Counter[str]]:
+    """Works on every task that is due, whoever planned it; returns how tasks ended or wait again, by plan key."""
+    working, ended = environment.executor(), dict[str, Counter[str]]()
+
+    def on_end(leased: LeasedTask, status: TaskStatus | None) -> None:
+        key = plan_key_of(environment.engine, leased.plan_id)
+        ended.setdefault(key, Counter())[status or TaskStatus.QUEUED] += 1
+        if status is None and (reason := why_task_waits(environment.engine, leased.task_id)):
+            listener.on_trouble(f"{key}: {reason}")
+
+    def progress() -> str:
+        return f"tasks ended: {sum(count.total() for count in ended.values())}"
+
+    working.clock, working.on_end = environment.clock, on_end
+    working.on_look = _teller(listener, environment.trouble, progress)
+    working.drain_everything()
+    return ended
+
+
 def _begin(
     environment: IngestEnvironment,
     provenance_code: str,
@@ -223,7 +246,6 @@ def _drain(
     working = executor or environment.executor()
     working.clock = environment.clock
     told: set[int] = set()
-    next_progress = time.monotonic() + PROGRESS_S
 
     def on_end(leased: LeasedTask, status: TaskStatus | None) -> None:
         if leased.plan_id not in names:
@@ -234,14 +256,31 @@ def _drain(
             told.add(leased.plan_id)
             tell(leased.plan_id)
 
-    def on_look() -> None:
-        nonlocal next_progress
-        if time.monotonic() >= next_progress:
-            next_progress = time.monotonic() + PROGRESS_S
-            listener.on_progress(str(plans_progress(environment.engine, list(names))))
-
-    working.on_end, working.on_look = on_end, on_look
+    working.on_end = on_end
+    working.on_look = _teller(
+        listener, environment.trouble, lambda: str(plans_progress(environment.engine, list(names)))
+    )
     working.drain_plans(list(names))
+
+
+def _teller(listener: Listener, trouble: RecentTrouble, progress: Callable[[], str]) -> Callable[[], None]:
+    """What an executor calls whenever it looks at its threads: now and then the listener hears how it goes.
+
+    A request that gets no answer is repeated for minutes before its page counts as failed: that is told meanwhile.
+    """
+    next_progress, next_trouble = time.monotonic() + PROGRESS_S, 0.0
+
+    def tell() -> None:
+        nonlocal next_progress, next_trouble
+        now = time.monotonic()
+        if now >= next_trouble and (text := trouble.take()):
+            next_trouble = now + PROGRESS_S
+            listener.on_trouble(text)
+        if now >= next_progress:
+            next_progress = now + PROGRESS_S
+            listener.on_progress(progress())
+
+    return tell
 
 
 def _is_over(engine: Engine, plan_id: int) -> bool:

@@ -11,6 +11,7 @@ from platform_defs.ingest.execution.health import Thresholds
 from platform_defs.ingest.materialisation import IngestEnvironment
 from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.ingest.transport.http_source import HttpSource
+from platform_defs.ingest.transport.recent_trouble import RecentTrouble
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.table import open_gate_engine
 from platform_defs.settings import Settings
@@ -28,15 +29,16 @@ def thresholds_of(settings: Settings) -> Thresholds:
 @contextmanager
 def open_environment(engine: Engine, threads: int) -> Iterator[IngestEnvironment]:
     """The gate has connections of its own, since its statements must never wait for those of a harvest."""
-    gate_engine = open_gate_engine(engine.url)
+    gate_engine, trouble = open_gate_engine(engine.url), RecentTrouble()
     try:
-        with Door(RateGate(gate_engine)) as door:
+        with Door(RateGate(gate_engine), on_retry=trouble.tell) as door:
             yield IngestEnvironment(
                 engine,
                 compile=lambda code, endpoint, op: compile_spec(engine, code, endpoint, op, now=utc_now()),
                 open_source=lambda spec: HttpSource(spec, door, engine),
                 threads=threads,
                 thresholds=thresholds_of(Settings.load()),
+                trouble=trouble,
             )
     finally:
         gate_engine.dispose()

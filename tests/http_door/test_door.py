@@ -5,6 +5,7 @@ import threading
 import httpx
 import pytest
 
+from platform_defs.http_door.door import Door
 from platform_defs.http_door.errors import Cancelled, Exhausted, HeldBack, InvalidRequest, Refused
 from platform_defs.http_door.policy import RetryPolicy
 from platform_defs.rate_gate.decisions import Reason
@@ -65,6 +66,19 @@ def test_pauses_grow_and_attempts_end(opened: Opened) -> None:
     pauses = [wait for wait in opened.clock.waits if wait > 0.05]
     assert [round(pause / 0.1, 1) for pause in pauses] == pytest.approx([1, 2, 4, 8], rel=0.2)
     assert exhausted.value.status == 503
+
+
+def test_who_listens_hears_why_a_request_is_repeated_before_it_is(opened: Opened) -> None:
+    told: list[tuple[int, str]] = []
+    with serving(answer(503), answer(429, Retry_After="10"), answer(200)) as source:
+        listening = Door(opened.gate, seed=1, on_retry=lambda text: told.append((len(source.asked), text)))
+        with listening as door:
+            door.send(get(source.url("/works?key=hidden")), passage())
+        url = source.url("/works")
+    [(first, text), (second, pause)] = told
+    assert (first, second) == (1, 2)
+    assert text.startswith(f"GET {url}: status 503, trying again in 0.")
+    assert pause == f"GET {url}: status 429, and a pause of 10 s is asked for"
 
 
 def test_a_pause_that_the_source_asks_for_is_kept_by_every_request(opened: Opened) -> None:

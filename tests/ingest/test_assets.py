@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dagster import AssetCheckSeverity, AssetKey, AssetsDefinition, DagsterInstance, ExecuteInProcessResult, materialize
+from dagster import (
+    AssetCheckSeverity,
+    AssetKey,
+    AssetsDefinition,
+    DagsterExecutionInterruptedError,
+    DagsterInstance,
+    ExecuteInProcessResult,
+    materialize,
+)
 from sqlalchemy import Engine
 
 from assets.ingest.complete import check_outcome, complete_outcome
@@ -190,6 +198,22 @@ def test_the_run_of_a_window_that_somebody_cancels_fails_and_says_so(engine: Eng
     assert f"1 of 1 partitions are incomplete: 2026-01-01: {said}" in messages
     source.trouble = lambda number: None
     assert materialised(engine, SPEC, source, instance, "2026-01-01").success
+
+
+def test_a_run_that_somebody_terminates_says_that_its_windows_go_on_and_how_to_take_them_back(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    def terminate(number: int) -> None:
+        raise DagsterExecutionInterruptedError
+
+    backfill = replace(SPEC, operation=Operation.BACKFILL)
+    source = MemorySource(SPEC.pagination, [], trouble=terminate)
+    result = materialised(engine, backfill, source, instance, "2026-01-01", "2026-01-03")
+    logs = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    said = [message for message in logs if "this run was stopped" in message]
+    assert len(said) == 1
+    wanted = "--operation backfill --from 2026-01-01T00:00 --to 2026-01-04T00:00"
+    assert f"`platform ingest cancel made_up items {wanted}` takes it back" in said[0]
 
 
 def test_an_update_bucket_is_materialised_and_an_endpoint_without_ids_has_none(

@@ -62,3 +62,9 @@ def why_task_waits(engine: Engine, task_id: int) -> str | None:
     if found is None or found.status_code != TaskStatus.QUEUED or not found.last_error_msg:
         return None
     return f"{found.last_error_msg}. It goes on at {found.scheduled_at:%F %T} UTC or later"
+
+
+def plan_key_of(engine: Engine, plan_id: int) -> str:
+    """The plan as people name it; its number where it was removed meanwhile."""
+    query = select(ing_plan.c.plan_key).where(ing_plan.c.id == plan_id)
+    return read(engine, lambda connection: connection.scalar(query)) or f"plan {plan_id}"
