@@ -173,6 +173,8 @@ def checkpoint(progress: Progress) -> dict[str, Any] | None:
     return {"afterBatch": progress.batch_no, "nextHint": progress.position.as_json()}
 
 
-def run_stats(progress: Progress) -> dict[str, Any]:
+def run_stats(progress: Progress, *, is_failed: bool = False) -> dict[str, Any]:
+    """What a run leaves behind; one that failed also says which page it asked for, so that it can be replayed."""
     observed = None if progress.observed_max is None else instant_text(progress.observed_max)
-    return {**progress.counts, "pagesVisited": progress.batches_of_this_run, "observedMax": observed}
+    failed_at = {"failedAt": progress.position.as_json()} if is_failed and progress.position is not None else {}
+    return {**progress.counts, "pagesVisited": progress.batches_of_this_run, "observedMax": observed, **failed_at}

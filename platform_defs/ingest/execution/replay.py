@@ -105,8 +105,13 @@ def _failed_position(
     """Where the run stood when it failed: after its last batch, or where it began, as it had found that itself."""
     mine = _last_batch(connection, run.task_id, ing_task_run_batch.c.run_id == run.id)
     last = mine or _last_batch(connection, run.task_id, ing_task_run_batch.c.run_id < run.id)
-    if run.status_code != RunStatus.FAILED or batch_no != (0 if last is None else last.batch_no) + 1:
+    failed_at = (run.stats or {}).get("failedAt")
+    has_failed = failed_at is not None or run.status_code == RunStatus.FAILED
+    if not has_failed or batch_no != (0 if last is None else last.batch_no) + 1:
         raise IngestError(f"run {run.id} has no batch {batch_no}")
+    if failed_at is not None:
+        return PagePosition.from_json(failed_at)
+    # a run of an older version, or one whose process died
     if mine is None:
         before = None if last is None else last_run_before(connection, run.task_id, run.attempt_no)
         position = resume(spec.pagination, slice_spec, last, run.started_at, last_run=before).position

@@ -70,8 +70,10 @@ class TaskEnds:
         partition = (spec.provenance_code, spec.endpoint_name, str(spec.operation))
         self.watch.note(partition, seen, self.clock(), full=spec.max_concurrent_slices)
 
-    def end(self, status: TaskStatus, progress: Progress, code: str | None, error: str | None) -> None:
-        stats, now = run_stats(progress), self.clock()
+    def end(
+        self, status: TaskStatus, progress: Progress, code: str | None, error: str | None, *, is_failed: bool = False
+    ) -> None:
+        stats, now = run_stats(progress, is_failed=is_failed), self.clock()
         transact(
             self.engine,
             lambda connection: end_task(
@@ -102,7 +104,7 @@ class TaskEnds:
         status = TaskStatus.PARTIAL if error.level is ErrorLevel.TRANSIENT else TaskStatus.FAILED
         if error.level is ErrorLevel.FATAL:
             self._block(error)
-        self.end(status, progress, error.code, str(error))
+        self.end(status, progress, error.code, str(error), is_failed=True)
         return status
 
     def _failed_before(self, connection: Connection) -> int:
@@ -129,7 +131,7 @@ class TaskEnds:
                 self.leased,
                 now=now,
                 not_before=not_before,
-                stats=run_stats(progress),
+                stats=run_stats(progress, is_failed=True),
                 error_code=error.code,
                 error=str(error),
             ),

@@ -8,10 +8,11 @@ import pytest
 from sqlalchemy import Engine
 
 from platform_defs.http_door.door import Door
-from platform_defs.ingest.codes import Location, Operation, PaginationType, PlanStatus, RepeatedToken
+from platform_defs.ingest.codes import Location, Operation, PaginationType, PlanStatus, RepeatedToken, RunStatus
 from platform_defs.ingest.errors import IngestError
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.execution.replay import load_batch
+from platform_defs.ingest.execution.task_ends import LONGEST_WAIT, MAX_ATTEMPTS
 from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.ingest.spec.model import RequestParam, Spec
 from platform_defs.ingest.transport.http_source import HttpSource
@@ -19,7 +20,7 @@ from platform_defs.ingest.transport.requests import replay_request, request_dige
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.store.tables.ingest import ing_task_run, ing_task_run_batch
 from tests.ingest.execution.memory_source import MemorySource, item
-from tests.ingest.execution.test_executor import DAY, asked_again
+from tests.ingest.execution.test_executor import DAY, Clock, asked_again
 from tests.ingest.planning.test_planner import NOW, SPEC, plan, rows_of
 from tests.ingest.transport.test_http_source import quick
 
@@ -96,6 +97,37 @@ def test_the_page_at_which_a_run_failed_is_rebuilt_too(engine: Engine, fails_at:
     assert "status 400" in replay.context.error
     with pytest.raises(IngestError, match=f"run {run.id} has no batch {fails_at + 1}"):
         load_batch(engine, run.id, fails_at + 1)
+
+
+def test_the_page_at_which_a_task_was_given_up_is_rebuilt_also_where_the_slice_was_begun_again(engine: Engine) -> None:
+    """The last of five attempts ends PARTIAL; before it failed, its token had expired."""
+    tokens = replace(SPEC.pagination, type=PaginationType.TOKEN, page_size=2, next_token_path="$.next", total_path=None)
+    cursor = RequestParam("cursor", "cursor", Location.QUERY, expr="${page.token}")
+    assert SPEC.search is not None
+    search = replace(SPEC.search, params=(*SPEC.search.params, cursor))
+    spec, clock = quick(replace(SPEC, pagination=tokens, search=search)), Clock()
+    spec = replace(spec, retry=replace(spec.retry, max_attempts=1))
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        if len(sent) == 1:
+            return httpx.Response(200, json={"items": [item(0, DAY.start), item(1, DAY.start)], "next": "a"})
+        return httpx.Response(404 if len(sent) == 2 else 503)
+
+    planned = plan(engine, spec, DAY, Estimate())
+    with Door(RateGate(engine), transport=httpx.MockTransport(answer)) as door:
+        executor = Executor(engine, lambda found: HttpSource(found, door, engine), clock=clock, threads=1)
+        for _ in range(MAX_ATTEMPTS + 1):
+            executor.drain_everything()
+            clock.pass_by(LONGEST_WAIT)
+    runs = rows_of(engine, ing_task_run)
+    assert [run.status_code for run in runs] == [*[RunStatus.FAILED] * (len(runs) - 1), RunStatus.PARTIAL]
+    assert executor.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.PARTIAL}
+    for run, request in ((runs[0], sent[2]), (runs[-1], sent[-1])):
+        replay = replay_request(load_batch(engine, run.id, 2))
+        assert replay.rebuilt["query"] == request_digest(request, NOW)["query"]
+        assert "status 503" in str(replay.context.error)
 
 
 def test_a_request_with_a_time_in_it_is_rebuilt_with_the_time_at_which_it_was_sent(engine: Engine) -> None:
