@@ -3,18 +3,21 @@
 004 9.1  every object leads back to its trigger       here
 004 9.2  a batch's request without the Registry       here; transport/test_replay.py
 004 9.3  windows join without gap or overlap          planning/test_windows.py, planning/test_slices.py
-004 9.4  a key that is known reads and goes on        planning/test_planner.py, execution/, cursors/
+004 9.4  a key that is known reads and goes on        planning/test_planner.py (plan, slice, task),
+                                                      execution/test_database_outage.py (batch), cursors/ (event)
 004 9.5  planner and executor apart                   here
 5.10.1   stock and budget, no task twice              planning/test_planner.py, execution/test_stops.py (budget)
-5.10.2   batches are idempotent, 429 slows down       execution/test_executor.py (crashes), rate_gate/test_gate.py
-5.10.3   operations keep to their namespaces          cursors/test_cursors.py
+5.10.2   batches are idempotent                       execution/test_executor.py (crashes), test_database_outage.py
+5.10.2   429 and a bad network slow down              rate_gate/test_gate.py, execution/test_health.py
+5.10.3   operations keep to their namespaces          cursors/test_cursors.py, cursors/test_side_by_side.py
 5.10.4   replay of any batch, also a failed one       transport/test_replay.py
 5.10.5   planner and executor scale apart             here; execution/test_many_executors.py
+5.10.5   versions side by side execute the same       test_snapshot.py
 9.9      accuracy, recovery within one batch          execution/test_executor.py, demo/test_kill.py
 9.9      429 and 5xx: at least 95% succeed            here; demo/test_harvest.py
 9.9      throughput grows with executors              bench/ingest.py
 11.11    the same effect however often                execution/test_executor.py, demo/test_harvest.py
-11.11    windows, watermarks, which record wins       planning/, cursors/, execution/
+11.11    windows, watermarks, which record wins       planning/, execution/, cursors/test_side_by_side.py
 11.11    a batch and an error are told by their page  transport/test_replay.py
 """
 
@@ -38,9 +41,11 @@ from platform_defs.ingest.transport.requests import replay_request
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import (
+    ing_outbox,
     ing_plan,
     ing_plan_slice,
     ing_record,
+    ing_record_quarantine,
     ing_schedule_instance,
     ing_task,
     ing_task_run,
@@ -50,6 +55,8 @@ from platform_defs.store.tables.ingest_cursors import ing_cursor_event
 from tests.e2e.platform_up import PLATFORM
 from tests.ingest.demo.demo_client import DemoClient
 from tests.ingest.demo.harvest import DAY, NOW, ids_of_truth, opened_harvester, stored_ids
+from tests.ingest.execution.memory_source import MemorySource
+from tests.ingest.execution.test_executor import drain, items_of, paged
 from tests.ingest.planning.test_planner import rows_of
 from tests.needs import ROOT
 
@@ -91,6 +98,21 @@ def test_every_record_leads_back_to_the_trigger_that_asked_for_it(engine: Engine
     assert event.plan_of_batch == event.plan_id
     newest = max(row.updated_at for row in rows_of(engine, ing_record))
     assert datetime.fromisoformat(event.observed_max_value) == newest < event.new_instant
+
+
+def test_a_change_and_an_item_that_was_set_aside_lead_back_to_the_batch_that_brought_them(engine: Engine) -> None:
+    spec = paged()
+    source = MemorySource(spec.pagination, [*items_of(3), {"id": "bad", "updated": "someday"}])
+    source._matching = lambda names: source.items  # type: ignore[method-assign]
+    planned, _ = drain(engine, spec, source)
+    [batch] = rows_of(engine, ing_task_run_batch)
+    [aside] = rows_of(engine, ing_record_quarantine)
+    found = (aside.plan_id, aside.slice_id, aside.task_id, aside.run_id, aside.batch_id, aside.expr_hash)
+    assert found == (planned.plan_id, batch.slice_id, batch.task_id, batch.run_id, batch.id, batch.expr_hash)
+    assert aside.schedule_instance_id == rows_of(engine, ing_schedule_instance)[0].id
+    assert aside.response_fragment == {"id": "bad", "updated": "someday"}
+    assert {(row.run_id, row.batch_id) for row in rows_of(engine, ing_outbox)} == {(batch.run_id, batch.id)}
+    assert {(row.run_id, row.batch_id) for row in rows_of(engine, ing_record)} == {(batch.run_id, batch.id)}
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

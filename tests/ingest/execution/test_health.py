@@ -1,6 +1,7 @@
 """A partition whose source has trouble does less for a while, whichever executor noticed it."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from platform_defs.commands.ingest.harvesting import command
 from platform_defs.ingest.codes import ErrorLevel, PlanStatus, TaskStatus
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.health import (
+    FEWEST,
     HOLDS_FOR,
     LOOK_BACK,
     LOWER_AGAIN_AFTER,
@@ -29,6 +31,7 @@ from platform_defs.ingest.execution.health import (
     trouble_in,
 )
 from platform_defs.ingest.execution.source import Fetched
+from platform_defs.ingest.execution.task_ends import LONGEST_WAIT
 from platform_defs.ingest.opening import open_environment
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_partition_limit, ing_task
@@ -90,6 +93,25 @@ def test_after_complaints_fewer_slices_run_at_a_time_until_some_minutes_have_pas
     assert json.loads(CliRunner().invoke(command, ["status", "--json"]).output)["lowered"][0]["slices"] == 2
     metrics = {metric.name: metric.samples for metric in IngestCollector(engine).collect()}
     assert [sample.value for sample in metrics["platform_ingest_slices_lowered_to"]] == [2]
+
+
+def test_a_network_that_breaks_off_lets_fewer_slices_run_at_a_time_and_loses_nothing(engine: Engine) -> None:
+    spec, clock = replace(paged(), max_concurrent_slices=4), Clock()
+
+    def broken(number: int) -> None:
+        if number <= FEWEST:
+            raise ResponseError(ErrorLevel.TRANSIENT, "NO_ANSWER", "GET /items: no answer (connection reset)")
+
+    source = MemorySource(spec.pagination, items_of(24), trouble=broken)
+    planned = plan(engine, spec, GRID.window(0), BUSY, now=clock())
+    working = executor(engine, source, clock)
+    working.drain_everything()
+    [limit] = read_limits(engine, clock()).values()
+    assert (limit.partition, limit.max_concurrent) == (PARTITION, 2)
+    assert re.fullmatch(f"{FEWEST} of \\d+ requests failed within 5 minutes", limit.reason)
+    clock.pass_by(LONGEST_WAIT)
+    assert working.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+    assert stored(engine) == listed(source.items)
 
 
 def test_slices_that_make_each_other_wait_for_the_database_become_fewer(
