@@ -18,9 +18,10 @@ from platform_defs.errors import PlatformError
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, Trigger
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.leases import LEASE
+from platform_defs.ingest.ledger.open_partitions import count_cancelled
 from platform_defs.ingest.ledger.queue import buckets_with_signals
 from platform_defs.ingest.ledger.windows import open_windows, plan_report, window_states
-from platform_defs.ingest.planning.cancelling import CancelledPlan, PlanChoice, cancel_plans, count_cancelled
+from platform_defs.ingest.planning.cancelling import CancelledPlan, PlanChoice, cancel_plans
 from platform_defs.ingest.planning.harvest_requests import windows_to_request
 from platform_defs.ingest.planning.planner import plan_bucket, queue_pending_slices
 from platform_defs.ingest.planning.signals import add_signals
@@ -87,14 +88,14 @@ def test_a_cancelled_window_ends_after_its_page_and_is_begun_anew_when_somebody_
     late = clock() + timedelta(days=1)
     wanted = windows_to_request(spec.window, DAY.start, window_states(engine, *NAMES), late, most=31)
     assert wanted[0] == GRID.window(2), "the planner leaves it alone"
-    assert count_cancelled(engine) == {("made_up", "items", "HARVEST"): 2}
+    assert count_cancelled(engine, NOW) == {("made_up", "items", "HARVEST"): 2}
 
     source.trouble = lambda number: None
     again = plan(engine, spec, DAY, Estimate(), now=clock())
     assert (again.generation, again.continued) == (2, False)
     assert executor(engine, source, clock).drain_plans([again.plan_id]) == {again.plan_id: PlanStatus.COMPLETED}
     assert stored(engine) == listed(source.items)
-    assert count_cancelled(engine) == {("made_up", "items", "HARVEST"): 1}
+    assert count_cancelled(engine, NOW) == {("made_up", "items", "HARVEST"): 1}
 
 
 def test_slices_that_have_no_task_yet_and_windows_that_were_given_up_are_taken_back_too(engine: Engine) -> None:

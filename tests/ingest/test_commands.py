@@ -1,5 +1,6 @@
 """`platform ingest`, as an operator types it: what is misspelt or cannot be done never looks like success."""
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select
 
+from platform_defs.api.ingest.metrics import IngestCollector
 from platform_defs.cli import main
-from platform_defs.ingest.codes import Operation, Trigger
+from platform_defs.ingest.codes import Operation, TaskStatus, Trigger
 from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans
 from platform_defs.ingest.planning.planner import plan_bucket, plan_window
 from platform_defs.ingest.planning.slices import id_slice
@@ -18,7 +20,7 @@ from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_signal
-from tests.ingest.planning.test_planner import rows_of
+from tests.ingest.planning.test_planner import end_tasks, rows_of
 from tests.ingest.registry.making import GOOD, load_text
 
 Run = Callable[..., tuple[int, str]]
@@ -134,3 +136,39 @@ def test_windows_of_an_endpoint_that_is_gone_are_still_named_and_can_be_taken_ba
     assert f"demo/items is gone from the Registry: {advice}" in shown("status")
     assert run("cancel", "demo", "items", "--operation", "harvest", "--all")[0] == 0
     assert shown("status") == "no task waits or was given up, and no endpoint is blocked\n"
+
+
+@pytest.mark.parametrize("change", ["smaller windows", "a later start"])
+def test_a_window_that_is_none_any_more_is_neither_called_given_up_nor_cancelled(
+    engine: Engine, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """`status` and the metrics would count it for ever, while `windows` says that nothing is open."""
+    now = datetime.now(UTC)
+    compiled = compile_spec(engine, "demo", "items", Operation.HARVEST, now=now)
+    failed, cancelled = itertools.islice(WindowGrid.of(compiled.spec.window).windows_up_to(START, now), 2)
+    for window in (failed, cancelled):
+        planned = plan_window(engine, compiled, window, schedule_instance_id=1, trigger=Trigger.MANUAL, now=now)
+        if window == failed:
+            end_tasks(engine, planned.plan_id, TaskStatus.FAILED)
+    cancel_plans(engine, "demo", "items", Operation.HARVEST, PlanChoice(start=cancelled.start), reason=None, now=now)
+
+    def shown() -> str:
+        monkeypatch.setattr(sys, "argv", ["platform", "ingest", "status"])
+        with pytest.raises(SystemExit):
+            main()
+        metrics = {metric.name: metric.samples for metric in IngestCollector(engine).collect()}
+        return capsys.readouterr().out + str(metrics["platform_ingest_given_up"])
+
+    assert "failed" in shown()
+    assert "cancelled harvest windows: 1" in shown()
+    content = GOOD.replace("start: 2026-01-01", f"start: {START:%F}")
+    if change == "smaller windows":
+        load_text(engine, content.replace("size: 1d", "size: 12h"), now=datetime.now(UTC))
+        compiled = compile_spec(engine, "demo", "items", Operation.HARVEST, now=datetime.now(UTC))
+        for window in WindowGrid.of(compiled.spec.window).windows_touching(failed.start, cancelled.end):
+            planned = plan_window(engine, compiled, window, schedule_instance_id=1, trigger=Trigger.MANUAL, now=now)
+            end_tasks(engine, planned.plan_id)
+    else:
+        load_text(engine, GOOD.replace("start: 2026-01-01", f"start: {cancelled.end:%F}"), now=datetime.now(UTC))
+    assert shown() == "no task waits or was given up, and no endpoint is blocked\n[]"
+    assert run("windows", "demo", "items")[0] == 0

@@ -12,7 +12,8 @@ from platform_defs.api.system import ApiContext
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.execution.blocks import list_blocks
 from platform_defs.ingest.execution.health import read_limits
-from platform_defs.ingest.ledger.queue import GIVEN_UP, count_tasks
+from platform_defs.ingest.ledger.open_partitions import count_given_up
+from platform_defs.ingest.ledger.queue import count_tasks
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan
 from platform_defs.store.tables.ingest_cursors import ing_cursor
@@ -36,7 +37,7 @@ class IngestCollector(Collector):
             "Tasks that failed or were given up: their windows or buckets are not complete.",
             labels=["source", "endpoint", "op", "status"],
         )
-        for labels, count in count_tasks(self._engine, states=GIVEN_UP, attempts=1).items():
+        for labels, count in count_given_up(self._engine, datetime.now(UTC), attempts=1).items():
             given_up.add_metric(list(labels), count)
         lag = GaugeMetricFamily(
             "platform_ingest_cursor_lag_seconds", "Now minus a harvest's watermark.", labels=["source", "endpoint"]

@@ -1,7 +1,7 @@
 """`platform ingest status|windows|cancel|replay|unblock`: what is open or blocked, and how it is freed."""
 
 import json
-from datetime import datetime
+from contextlib import suppress
 
 import click
 from sqlalchemy import Engine
@@ -9,13 +9,14 @@ from sqlalchemy import Engine
 from platform_defs.commands.tables import DatabaseId, json_option, print_rows, print_table
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation
-from platform_defs.ingest.errors import PlanError, SpecError, UnknownEndpoint
+from platform_defs.ingest.errors import PlanError, SpecError
 from platform_defs.ingest.execution.blocks import list_blocks, paused_sources, unblock_endpoint
 from platform_defs.ingest.execution.executor import utc_now
 from platform_defs.ingest.execution.health import read_limits
-from platform_defs.ingest.ledger.queue import GIVEN_UP, OPEN_STATES, count_tasks
-from platform_defs.ingest.ledger.windows import OpenPartition, open_buckets, open_windows
-from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans, count_cancelled, count_stopping
+from platform_defs.ingest.ledger.open_partitions import count_cancelled, count_given_up, open_partitions
+from platform_defs.ingest.ledger.queue import GIVEN_UP, count_tasks
+from platform_defs.ingest.ledger.windows import OpenPartition, WindowState
+from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans, count_stopping
 from platform_defs.ingest.planning.wanted_windows import parse_instant
 from platform_defs.ingest.registry.show import list_sources
 from platform_defs.ingest.spec.compiler import compile_spec
@@ -24,12 +25,10 @@ OPERATIONS = click.Choice([operation.lower() for operation in Operation])
 OPERATION_HELP = "Harvest and backfill have windows of time, update has buckets of ids."
 
 
-def begin_of(engine: Engine, code: str, endpoint: str) -> datetime | None:
-    """Where the endpoint's windows begin; raises UnknownEndpoint for a name that is misspelt."""
-    try:
-        return compile_spec(engine, code, endpoint, Operation.HARVEST, now=utc_now()).spec.window.start
-    except SpecError:
-        return None
+def refuse_unknown(engine: Engine, code: str, endpoint: str) -> None:
+    """Raises UnknownEndpoint for a name that is misspelt; one that does not compile is known."""
+    with suppress(SpecError):
+        compile_spec(engine, code, endpoint, Operation.HARVEST, now=utc_now())
 
 
 def refuse_options_of_others(operation: Operation, time: str | None, bucket: int | None) -> None:
@@ -45,9 +44,9 @@ def refuse_options_of_others(operation: Operation, time: str | None, bucket: int
 def status(as_json: bool) -> None:
     """Tasks that wait, run or were given up, and what is blocked."""
     with open_database() as engine:
-        tasks, blocks = count_tasks(engine, states=(*OPEN_STATES, *GIVEN_UP)), list_blocks(engine)
+        tasks, blocks = {**count_tasks(engine), **count_given_up(engine, utc_now())}, list_blocks(engine)
         paused = [code for code in paused_sources(engine) if any(key[0] == code for key in tasks)]
-        cancelled, stopping = count_cancelled(engine), count_stopping(engine)
+        cancelled, stopping = count_cancelled(engine, utc_now()), count_stopping(engine)
         limits = list(read_limits(engine, utc_now()).values())
         known = {(each["code"], name) for each in list_sources(engine, utc_now()) for name in each["endpoints"]}
     # nobody can begin these anew
@@ -118,27 +117,15 @@ def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
 
 def _open_partitions(engine: Engine, code: str, endpoint: str, operation: Operation) -> list[dict[str, str]]:
     """Also of an endpoint that is gone from the Registry, if something of it is open."""
-    begins, buckets, unknown = None, None, None
-    try:
-        begins = begin_of(engine, code, endpoint)
-        if operation is Operation.UPDATE:
-            buckets = compile_spec(engine, code, endpoint, operation, now=utc_now()).spec.update_buckets
-    except UnknownEndpoint as error:
-        unknown = error
-    lines = [
-        {"window": str(one.window), **_how_it_stands(one)}
-        for one in open_windows(engine, code, endpoint, operation, begins=begins)
-    ]
-    if operation is Operation.UPDATE:
-        of_update = open_buckets(engine, code, endpoint, buckets)
-        lines = [{"bucket": str(one.bucket), **_how_it_stands(one)} for one in of_update]
-    if unknown is not None and not lines:
-        raise unknown
-    return lines
+    found = open_partitions(engine, code, endpoint, operation, utc_now())
+    if not found:
+        refuse_unknown(engine, code, endpoint)
+    return [_how_it_stands(one) for one in found]
 
 
 def _how_it_stands(one: OpenPartition) -> dict[str, str]:
-    return {"status": one.status.lower(), "plan": one.plan_key, "reason": one.reason or ""}
+    which = {"window": str(one.window)} if isinstance(one, WindowState) else {"bucket": one.name.split()[-1]}
+    return {**which, "status": one.status.lower(), "plan": one.plan_key, "reason": one.reason or ""}
 
 
 @click.command("cancel")
@@ -182,7 +169,7 @@ def cancel(
         found = cancel_plans(engine, code, endpoint, Operation(operation.upper()), choice, reason=reason, now=utc_now())
         if not found:
             # a name that is misspelt; the tasks of a source that is not active can be taken back too
-            begin_of(engine, code, endpoint)
+            refuse_unknown(engine, code, endpoint)
             what = "bucket" if operation.upper() == Operation.UPDATE else "window"
             raise PlanError(f"{code}/{endpoint} has no open {operation} {what} like that: nothing was cancelled")
     lines = [
@@ -236,7 +223,7 @@ def unblock(code: str, endpoint: str) -> None:
     with open_database() as engine:
         was_blocked = unblock_endpoint(engine, code, endpoint)
         if not was_blocked:
-            begin_of(engine, code, endpoint)
+            refuse_unknown(engine, code, endpoint)
     if was_blocked:
         click.echo(
             f"{code}/{endpoint} is asked again from now on; windows that failed are tried again after 15 minutes"

@@ -44,13 +44,11 @@ def is_forgotten(engine: Engine, now: datetime, *, waiting_for: timedelta) -> bo
     return read(engine, lambda connection: connection.execute(query).first()) is not None
 
 
-def count_tasks(
-    engine: Engine, *, states: Collection[TaskStatus] = OPEN_STATES, attempts: int = ATTEMPTS
-) -> Mapping[QueueKey, int]:
-    """Tasks in these states, by source, endpoint, operation and state."""
+def count_tasks(engine: Engine, *, attempts: int = ATTEMPTS) -> Mapping[QueueKey, int]:
+    """Tasks that wait or are worked on, by source, endpoint, operation and state."""
     task = ing_task.c
     columns = (task.provenance_code, task.endpoint_name, task.operation_code, task.status_code)
-    query = select(*columns, func.count()).where(task.status_code.in_(states)).group_by(*columns)
+    query = select(*columns, func.count()).where(task.status_code.in_(OPEN_STATES)).group_by(*columns)
     rows = read(engine, lambda connection: connection.execute(query).all(), attempts=attempts)
     return {(row[0], row[1], row[2], row[3]): row[4] for row in rows}
 

@@ -4,7 +4,6 @@ A window that was cancelled stays so, and the check `complete` names it, until s
 begins a new generation.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +12,6 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, and_, select, update
 
 from platform_defs.ingest.codes import Operation, PlanStatus, SliceStatus, TaskStatus
-from platform_defs.ingest.ledger.windows import newer_generations
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
@@ -112,19 +110,6 @@ def _cancel(connection: Connection, plan_id: int, reason: str | None, now: datet
     window = None if plan.window_from is None else Window(plan.window_from, plan.window_to)
     bucket = (plan.slice_params or {}).get("bucket")
     return CancelledPlan(plan_id, plan.plan_key, window, bucket, taken_back + left, marked - taken_back)
-
-
-def count_cancelled(engine: Engine) -> dict[tuple[str, str, str], int]:
-    """Windows and buckets that stay cancelled until somebody asks for them again, by source, endpoint and operation."""
-    table = ing_plan.c
-    query = select(table.plan_key, table.provenance_code, table.endpoint_name, table.operation_code).where(
-        table.status_code == PlanStatus.CANCELLED
-    )
-
-    rows = {row.plan_key: row for row in read(engine, lambda connection: connection.execute(query).all())}
-    begun_anew = newer_generations(engine, list(rows))
-    left = [row for key, row in rows.items() if key not in begun_anew]
-    return Counter((row.provenance_code, row.endpoint_name, row.operation_code) for row in left)
 
 
 def count_stopping(engine: Engine) -> int:
