@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -107,6 +108,28 @@ def test_buckets_that_are_not_complete_are_listed_with_their_reasons(
     assert shown["reason"].endswith("UTC: wrong key")
 
 
+@pytest.mark.parametrize("operation", [Operation.BACKFILL, Operation.UPDATE])
+def test_status_names_the_command_that_says_why_something_was_given_up(
+    engine: Engine, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, operation: Operation
+) -> None:
+    now = datetime.now(UTC)
+    compiled = compile_spec(engine, "demo", "items", operation, now=now)
+    asked = {"schedule_instance_id": 1, "trigger": Trigger.MANUAL, "now": now}
+    if operation is Operation.UPDATE:
+        planned = plan_bucket(engine, compiled, 3, [id_slice(compiled.spec, 3, ["a"], number=1)], **asked)
+    else:
+        window = next(WindowGrid.of(compiled.spec.window).windows_up_to(START, now))
+        planned = plan_window(engine, compiled, window, **asked)
+    end_tasks(engine, planned.plan_id, TaskStatus.FAILED)
+    monkeypatch.setattr(sys, "argv", ["platform", "ingest", "status"])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().out.splitlines()[-1]
+    command = re.fullmatch("(?:windows|buckets) of failed and partial tasks are not complete: `(.*)` says why", told)
+    assert command is not None
+    assert run(*command[1].removeprefix("platform ingest ").split())[0] == 1, "it finds something"
+
+
 def test_windows_of_an_endpoint_that_is_gone_are_still_named_and_can_be_taken_back(
     engine: Engine, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +183,7 @@ def test_a_window_that_is_none_any_more_is_neither_called_given_up_nor_cancelled
         return capsys.readouterr().out + str(metrics["platform_ingest_given_up"])
 
     assert "failed" in shown()
+    assert "are not complete: `platform ingest windows demo items` says why\n" in shown()
     assert "cancelled harvest windows: 1" in shown()
     content = GOOD.replace("start: 2026-01-01", f"start: {START:%F}")
     if change == "smaller windows":

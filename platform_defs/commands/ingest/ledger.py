@@ -77,10 +77,10 @@ def status(as_json: bool) -> None:
     if tasks:
         lines = [(f"{s}/{e}", o.lower(), state.lower(), count) for (s, e, o, state), count in sorted(tasks.items())]
         print_table(("endpoint", "operation", "state", "tasks"), lines)
-    if any(state in GIVEN_UP for *_, state in tasks):
-        click.echo(
-            "windows of failed and partial tasks are not complete: `platform ingest windows SOURCE ENDPOINT` says why"
-        )
+    for source, name, operation in sorted({key[:3] for key in tasks if key[3] in GIVEN_UP}):
+        of = f"{source} {name}" + ("" if operation == Operation.HARVEST else f" --operation {operation.lower()}")
+        what = "buckets" if operation == Operation.UPDATE else "windows"
+        click.echo(f"{what} of failed and partial tasks are not complete: `platform ingest windows {of}` says why")
     for source, name, operation in gone:
         of = f"{source} {name} --operation {operation.lower()}"
         click.echo(f"{source}/{name} is gone from the Registry: `platform ingest cancel {of} --all` takes this back")
@@ -226,7 +226,8 @@ def unblock(code: str, endpoint: str) -> None:
             refuse_unknown(engine, code, endpoint)
     if was_blocked:
         click.echo(
-            f"{code}/{endpoint} is asked again from now on; windows that failed are tried again after 15 minutes"
+            f"{code}/{endpoint} is asked again from now on; harvest windows that failed, and records that were asked"
+            " for, are tried again after 15 minutes, backfill windows when somebody materialises them"
         )
     else:
         click.echo(f"{code}/{endpoint} is not blocked")
