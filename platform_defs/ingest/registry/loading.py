@@ -15,6 +15,7 @@ from platform_defs.ingest.registry.rows import Row, read_registry, rows_in_effec
 from platform_defs.ingest.registry.sections import ALL, CONFIGURATIONS, EFFECTIVE_TABLES, data_columns, key_columns
 from platform_defs.ingest.spec.compiler import findings_of_source
 from platform_defs.ingest.spec.security_checks import address_problems
+from platform_defs.ingest.spec.snapshot import instant_text
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.registry import reg_expr_field_dict, reg_provenance
 from platform_defs.store.tables.work import definition_versions
@@ -46,9 +47,22 @@ class Change:
 
     def __str__(self) -> str:
         scope = ".".join(str(part) for part in self.key if part not in (None, ALL))
-        differences = ", ".join(f"{name}: {before!r} -> {after!r}" for name, (before, after) in self.columns.items())
+        differences = ", ".join(f"{name}: {_difference(*values)}" for name, values in self.columns.items())
         detail = f" {differences}" if self.kind is ChangeKind.CHANGED else ""
         return f"{self.kind} {self.table.name} {scope}{detail}"
+
+
+def _difference(before: Any, after: Any) -> str:
+    """For a person: of long lists only what is new or gone, times as they are written in files."""
+    if isinstance(before, list) and isinstance(after, list):
+        gone, new = [each for each in before if each not in after], [each for each in after if each not in before]
+        parts = [f"{word} {values!r}" for word, values in (("without", gone), ("with", new)) if values]
+        return " and ".join(parts) or "in another order"
+    return f"{_shown(before)} -> {_shown(after)}"
+
+
+def _shown(value: Any) -> str:
+    return instant_text(value) if isinstance(value, datetime) else repr(value)
 
 
 def load(engine: Engine, file: RegistryFile, *, now: datetime) -> list[Change]:

@@ -137,6 +137,17 @@ def test_a_difference_is_shown_and_not_stored(engine: Engine) -> None:
     assert diff(engine, read_file(GOOD.encode(), "sources.yaml"), now=LATER) == []
 
 
+def test_a_difference_is_written_for_people_times_as_in_files_and_of_lists_what_differs(engine: Engine) -> None:
+    load_text(engine, GOOD.replace("output: {title: $.title}", "output: {title: $.title, kind: $.kind}"))
+    changed = GOOD.replace("start: 2026-01-01", "start: 2026-02-01").replace("title: $.title", "title: $.name")
+    told = sorted(str(change) for change in diff(engine, read_file(changed.encode(), "sources.yaml"), now=LATER))
+    assert told == [
+        "changed reg_prov_endpoint_def demo.items output_fields_json: without [{'name': 'title', 'path': '$.title'},"
+        " {'name': 'kind', 'path': '$.kind'}] and with [{'name': 'title', 'path': '$.name'}]",
+        "changed reg_prov_window_offset_cfg demo start_at: 2026-01-01T00:00:00Z -> 2026-02-01T00:00:00Z",
+    ]
+
+
 def test_a_base_url_is_a_new_row_that_permits_plain_http(engine: Engine) -> None:
     load_text(engine, GOOD)
     set_base_url(engine, "demo", "http://127.0.0.1:8080/mirror/", now=LATER)
