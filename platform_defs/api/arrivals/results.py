@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlalchemy import Connection, Engine
 
 from platform_defs.access.principal import Principal
@@ -25,6 +25,11 @@ MAX_TASK_ID = 2**31 - 1
 T = TypeVar("T")
 Caller = Annotated[Principal, Depends(RequiresScope(SCOPE))]
 
+# The examples are of the demo: the commands of /docs work there as they stand.
+ModelId = Annotated[str, Path(examples=["demo_daily_sales"])]
+OpTime = Annotated[str, Path(examples=["20251219"])]
+TaskId = Annotated[str, Path(examples=["1"])]
+
 router = APIRouter(tags=["arrivals"])
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such model or task"}}
 
@@ -37,7 +42,7 @@ _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is no
     responses=_NOT_FOUND,
     openapi_extra=openapi_security(SCOPE),
 )
-def task(request: Request, caller: Caller, task_id: str) -> dict[str, Any]:
+def task(request: Request, caller: Caller, task_id: TaskId) -> dict[str, Any]:
     if not (task_id.isascii() and task_id.isdecimal()) or int(task_id) > MAX_TASK_ID:
         raise ApiError(404, f"no task has the id {task_id}")
     return json_task(_read(request, lambda connection: find_task(connection, int(task_id))))
@@ -51,7 +56,7 @@ def task(request: Request, caller: Caller, task_id: str) -> dict[str, Any]:
     responses={**_NOT_FOUND, 400: {"description": "No batch can have this opTime"}},
     openapi_extra=openapi_security(SCOPE),
 )
-def batch(request: Request, caller: Caller, model_id: str, op_time: str) -> dict[str, Any]:
+def batch(request: Request, caller: Caller, model_id: ModelId, op_time: OpTime) -> dict[str, Any]:
     return json_batch(_read(request, lambda connection: find_batch(connection, model_id, batch_of(op_time))))
 
 
@@ -66,7 +71,7 @@ def batch(request: Request, caller: Caller, model_id: str, op_time: str) -> dict
 def values(
     request: Request,
     caller: Caller,
-    model_id: str,
+    model_id: ModelId,
     op_time: Annotated[str | None, Query(alias="opTime", description="Only this batch")] = None,
     kpi_id: Annotated[str | None, Query(alias="kpiId", description="Only this KPI")] = None,
     cursor: Annotated[str | None, Query(description="The `next` of the page before")] = None,

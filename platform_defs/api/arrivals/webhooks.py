@@ -40,8 +40,10 @@ class SubscriptionBody(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
-    kpi_id: str = Field(description="The KPI whose changes are notified")
-    callback_url: str = Field(description="Where notifications are posted to: http or https")
+    kpi_id: str = Field(description="The KPI whose changes are notified", examples=["demo_revenue"])
+    callback_url: str = Field(
+        description="Where notifications are posted to: http or https", examples=["https://example.com/hook"]
+    )
     secret: SecretStr | None = Field(
         None,
         description="`Query,key,value`, `Header,key,value` or `Body,json,{…}`; the value may be env:NAME,"

@@ -17,6 +17,10 @@ HEADER = "Idempotency-Key"
 MAX_TEXT = 65_535
 # MySQL keeps a version in 64 bits.
 MAX_VERSION = 2**63 - 2
+# What the examples of the documentation create: a request that is pasted as it stands must work.
+_NAME = "try_it"
+_CFG = {"message": "hello from ${run.id}"}
+_DAG = {"nodes": [{"id": "hello", "type": "print", "cfg": _CFG}]}
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -49,7 +53,7 @@ class _RequestBody(BaseModel):
 
 
 class _Definition(_RequestBody):
-    name: Name
+    name: Name = Field(examples=[_NAME])
     description: Text | None = None
     created_at: Ignored = None
     updated_at: Ignored = None
@@ -58,14 +62,18 @@ class _Definition(_RequestBody):
 class NewChain(_Definition):
     """A chain to be created."""
 
-    dag_json: Any = Field(description="The DAG, as a JSON object or as the text of one: #/components/schemas/Dag")
+    dag_json: Any = Field(
+        description="The DAG, as a JSON object or as the text of one: #/components/schemas/Dag", examples=[_DAG]
+    )
     enabled: bool | None = Field(None, description="null means true")
 
 
 class ChangedChain(_Definition):
     """What a chain becomes; `version` is the one that was read."""
 
-    dag_json: Any = Field(description="The DAG, as a JSON object or as the text of one: #/components/schemas/Dag")
+    dag_json: Any = Field(
+        description="The DAG, as a JSON object or as the text of one: #/components/schemas/Dag", examples=[_DAG]
+    )
     version: int = Field(ge=1, le=MAX_VERSION)
     enabled: bool | None = Field(None, description="Changed by :enable and :disable; another value than now is refused")
     chain_id: Ignored = None
@@ -74,16 +82,20 @@ class ChangedChain(_Definition):
 class NewJob(_Definition):
     """A reusable job to be created."""
 
-    type: Name = Field(description="The node type")
-    config_json: Any = Field(description="The cfg of the node type, as a JSON object or as the text of one")
+    type: Name = Field(description="The node type", examples=["print"])
+    config_json: Any = Field(
+        description="The cfg of the node type, as a JSON object or as the text of one", examples=[_CFG]
+    )
     enabled: bool | None = Field(None, description="null means true")
 
 
 class ChangedJob(_Definition):
     """What a job becomes; `version` is the one that was read."""
 
-    type: Name = Field(description="The node type")
-    config_json: Any = Field(description="The cfg of the node type, as a JSON object or as the text of one")
+    type: Name = Field(description="The node type", examples=["print"])
+    config_json: Any = Field(
+        description="The cfg of the node type, as a JSON object or as the text of one", examples=[_CFG]
+    )
     version: int = Field(ge=1, le=MAX_VERSION)
     enabled: bool | None = Field(None, description="Changed by :enable and :disable; another value than now is refused")
     job_id: Ignored = None

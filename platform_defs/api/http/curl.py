@@ -21,7 +21,8 @@ def curl(document: Mapping[str, Any], path: str, method: str, operation: Mapping
     """The command; `$KEY` is an API key, and capitals stand for what the caller must fill in."""
     query = []
     for parameter in operation.get("parameters", ()):
-        name, given = parameter["name"], parameter.get("example", parameter.get("schema", {}).get("example"))
+        name, schema = parameter["name"], parameter.get("schema", {})
+        given = parameter.get("example", schema.get("example", next(iter(schema.get("examples", ())), None)))
         if parameter["in"] == "path":
             path = path.replace(f"{{{name}}}", str(given or name.upper()))
         elif parameter["in"] == "query" and parameter.get("required"):

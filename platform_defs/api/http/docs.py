@@ -23,6 +23,8 @@ _PAGE = r"""<!doctype html>
 Programs read <a href="/openapi.json">/openapi.json</a>.</p>
 <p>To try a path on this page, paste a key:
 <input id="key" size="40" type="password" placeholder="pk_…" autocomplete="off" aria-label="API key"></p>
+<p>A command works in a shell in which <code>KEY</code> is set: <code>export KEY=pk_…</code>. Words in capitals, such as
+<code>CHAIN_ID</code>, are ids to fill in; when an answer on this page has one, it is filled in everywhere.</p>
 <main id="paths">Loading …</main>
 <script>
 const element = (name, text, parent, kind) => {
@@ -38,11 +40,23 @@ const show = (title, value, parent) => {
   element("pre", JSON.stringify(value, null, 2), parent);
 };
 const curlOf = operation => operation["x-codeSamples"]?.[0]?.source ?? "";
+// Commands and addresses whose capitals await an id, and the ids that answers had: chainId is CHAIN_ID.
+const awaiting = [], known = {};
+const fill = text => text.replace(/\b[A-Z]+_ID\b/g, name => known[name] ?? name);
+const learn = answer => {
+  // the first of several counts: lists have the newest on top
+  const found = [...answer.matchAll(/"(\w+)Id":"?([\w-]+)/g)].reverse();
+  for (const [, name, id] of found) known[name.toUpperCase() + "_ID"] = id;
+  for (const { text, write } of awaiting) write(fill(text));
+};
+const awaitIds = (text, write) => { if (/[A-Z]_ID\b/.test(text)) awaiting.push({ text, write }); write(fill(text)); };
 // "Try it" sends what the curl command says: its address, method and body, as somebody has edited them.
 const addTry = (operation, method, box) => {
   const command = curlOf(operation), body = command.match(/ -d '([^]*)'$/)?.[1].replaceAll("'\\''", "'");
   const address = element("input", "", box);
-  address.value = command.match(/'([^']*)'/)[1].replace("http://127.0.0.1:8000", "");
+  let shown = "";
+  const show = text => { if (address.value === shown) address.value = shown = text; };  // what somebody typed stays
+  awaitIds(command.match(/'([^']*)'/)[1].replace("http://127.0.0.1:8000", ""), show);
   const text = body === undefined ? null : element("textarea", body, box);
   if (text) text.rows = 4;
   const button = element("button", "Try it", box), answer = element("pre", "", box, "answer");
@@ -51,7 +65,9 @@ const addTry = (operation, method, box) => {
     if (text) headers["Content-Type"] = "application/json";
     try {
       const got = await fetch(address.value, { method: method.toUpperCase(), headers, body: text?.value });
-      answer.textContent = got.status + " " + got.statusText + "\n" + await got.text();
+      const content = await got.text();
+      answer.textContent = got.status + " " + got.statusText + "\n" + content;
+      if (got.ok && address.value.startsWith("/api/v1/")) learn(content);
     } catch (error) { answer.textContent = "no answer: " + error; }
   };
 };
@@ -71,7 +87,8 @@ fetch("/openapi.json").then(answer => answer.json()).then(api => {
       element("code", path, line);
       element("span", operation.summary, line, "what");
       if (operation.description) element("p", operation.description, box);
-      element("pre", curlOf(operation).replace("http://127.0.0.1:8000", location.origin), box, "curl");
+      const curl = element("pre", "", box, "curl");
+      awaitIds(curlOf(operation).replace("http://127.0.0.1:8000", location.origin), text => curl.textContent = text);
       addTry(operation, method, box);
       const scopes = operation["x-scopes"] ?? [];
       if (scopes.length) element("p", "The key needs the scope " + scopes.join(" or ") + ".", box);

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
@@ -19,6 +19,22 @@ SCOPE = "ingest:write"
 MAX_IDS = 1000
 MAX_REASON = 512
 
+_BODY = {
+    "type": "object",
+    "required": ["ids"],
+    "properties": {
+        "ids": {
+            "type": "array",
+            "items": {"type": "string", "maxLength": MAX_PROVIDER_ID},
+            "minItems": 1,
+            "maxItems": MAX_IDS,
+            "description": "Ids of records, as the source writes them",
+        },
+        "reason": {"type": "string", "maxLength": MAX_REASON},
+    },
+    "example": {"ids": ["40000001"], "reason": "retracted"},
+}
+
 router = APIRouter(prefix="/api/v1/ingest", tags=["ingest"])
 
 
@@ -27,14 +43,17 @@ router = APIRouter(prefix="/api/v1/ingest", tags=["ingest"])
     status_code=202,
     response_model=None,
     summary="Ask for records to be fetched again, whatever their age",
-    description='Body: `{"ids": ["…"], "reason": "retracted"}`, at most 1,000 ids. The records are fetched by the'
-    " next update of their buckets, within a minute or so.",
-    openapi_extra=openapi_security(SCOPE),
+    description="At most 1,000 ids. The next update of their buckets fetches the records, within a minute or so.",
+    openapi_extra={
+        **openapi_security(SCOPE),
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _BODY}}},
+    },
 )
 async def signal(
     request: Request,
-    code: str,
-    endpoint: str,
+    # the examples are of the demo: the command of /docs works there as it stands
+    code: Annotated[str, Path(examples=["demo_pubmed"])],
+    endpoint: Annotated[str, Path(examples=["search"])],
     principal: Annotated[Principal, Depends(RequiresScope(SCOPE))],
     body: JsonBody,
 ) -> JSONResponse:
