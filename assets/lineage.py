@@ -1,6 +1,5 @@
 """Dagster jobs that keep lineage in order: `lineage_apply` after failures, `lineage_retention` every night."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 from dagster import (
@@ -15,6 +14,7 @@ from dagster import (
 )
 from sqlalchemy import Engine
 
+from assets.retention import tell_deleted
 from platform_defs.lineage.upkeep import recovery_failures
 from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.lineage.upkeep.retention import Retention, delete_expired
@@ -61,9 +61,7 @@ def forget_old_lineage(context: OpExecutionContext, database: DatabaseResource, 
         dead_letters=settings.lineage_dead_letter_days,
     )
     report = delete_expired(database.engine, graph.graph, retention, datetime.now(UTC))
-    expired = any(asdict(report).values())
-    context.log.info(f"deleted {report}" if expired else "nothing to do: no event is older than its retention")
-    context.add_output_metadata(asdict(report))
+    tell_deleted(context, report)
 
 
 @job(description="For the platform itself: deletes lineage events and tombstones that are older than their retention.")

@@ -1,6 +1,5 @@
 """The jobs of table arrival: execute a model, report arrivals to Dagster, forget old records."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 from dagster import Config, Definitions, Failure, OpExecutionContext, job, op
@@ -8,6 +7,7 @@ from pydantic import Field
 
 from assets.arrivals.names import tables_text
 from assets.arrivals.reports import add_partitions, model_materialization, note_reported, report_arrivals
+from assets.retention import tell_deleted
 from platform_defs.arrivals.errors import ArrivalsError
 from platform_defs.arrivals.executions.model_run import run_for_operator, run_for_work
 from platform_defs.arrivals.kinds_of_work import TABLES_TAG
@@ -89,9 +89,7 @@ def forget_old_executions(context: OpExecutionContext, database: DatabaseResourc
         lookback_days=settings.arrivals_lookback_days,
         at=datetime.now(UTC),
     )
-    expired = any(asdict(counts).values())
-    context.log.info(f"forgot {counts}" if expired else "nothing to do: no row is older than its retention")
-    context.add_output_metadata(asdict(counts))
+    tell_deleted(context, counts)
 
 
 @job(description="For the platform itself: deletes tasks, deliveries and work that are older than their retention.")

@@ -95,6 +95,8 @@ class _Execution:
             for node in list_nodes(self._engine, self._drive.run_id):
                 if node.status == NodeStatus.FAILED and node.node_id not in held:
                     self._steps.fail(node.node_id, node.last_error or "", node.attempt)
+            # The UI shows the error of a failed step alone, and not what can be done about it.
+            yield self._steps.advice(list(held))
             yield from held.values()
 
 

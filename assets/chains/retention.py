@@ -1,10 +1,10 @@
 """The nightly job of chains: forgets runs that ended long ago."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 from dagster import OpExecutionContext, job, op
 
+from assets.retention import tell_deleted
 from platform_defs.chains.retention import forget_old_rows
 from platform_defs.settings import Settings
 from resources.database import DatabaseResource
@@ -14,8 +14,7 @@ from resources.database import DatabaseResource
 def forget_old_runs(context: OpExecutionContext, database: DatabaseResource) -> None:
     """Deletes ended runs with their nodes, the audit and request keys, beyond their retention."""
     counts = forget_old_rows(database.engine, days=Settings.load().chain_retention_days, at=datetime.now(UTC))
-    context.log.info(f"forgot {counts}")
-    context.add_output_metadata(asdict(counts))
+    tell_deleted(context, counts)
 
 
 @job(description="For the platform itself: forgets runs of chains that ended long ago, and their audit.")

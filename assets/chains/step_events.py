@@ -7,7 +7,7 @@ retried before that turns green, and so does its run.
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagster import DagsterEvent, MetadataValue
@@ -98,6 +98,14 @@ class StepEvents:
         retry = f"POST /api/v1/runs/{self._run_id}/nodes/{node_id}:retry executes it again"
         message = f"Attempt {attempt} of node {node_id} {'was stopped' if is_stopped else 'failed'}: {error} ({retry})"
         self._held[node_id] = DagsterEvent.step_failure_event(self._step(node_id), failure, message)
+
+    def advice(self, failed: Sequence[str]) -> DagsterEvent:
+        """Says how the run goes on after these nodes have failed."""
+        nodes, node = ("these nodes", "NODE") if len(failed) > 1 else ("it", failed[0])
+        return self.note(
+            f"Failed: {_listed(failed)}. Mend the cause, then retry {nodes}, and the run goes on from there:"
+            f" platform chains retry {self._run_id} {node}. Re-execute would begin a new run of the whole chain."
+        )
 
     def held_failures(self) -> Mapping[str, DagsterEvent]:
         return self._held

@@ -92,6 +92,11 @@ class Shown:
     def step(self, run: DagsterRun, key: str) -> list[str]:
         return [kind for step, kind in self.events(run) if step == key]
 
+    def said(self, run: DagsterRun) -> list[str]:
+        """What the UI shows of events of the run as a whole."""
+        events = [entry.dagster_event for entry in self.instance.all_logs(run.run_id)]
+        return [event.message or "" for event in events if event is not None and event.is_engine_event]
+
     def logged(self, run: DagsterRun) -> list[str]:
         return [entry.user_message for entry in self.instance.all_logs(run.run_id)]
 

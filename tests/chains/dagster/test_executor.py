@@ -80,6 +80,8 @@ def test_a_failed_node_fails_the_dagster_run_and_a_retry_is_a_further_one_of_the
     assert first.status is DagsterRunStatus.FAILURE
     assert platform.step(first, "bad") == ["STEP_START", "STEP_FAILURE"]
     assert platform.step(first, "c") == []
+    advice = f"retry it, and the run goes on from there: platform chains retry {run_id} bad. "
+    assert [text for text in platform.said(first) if advice in text], "what to do is said where the UI shows it"
     (tmp_path / "f").touch()
     operations.retry_node(platform.engine, run_id, "bad", actor="key:1", reason="looked at it")
     (second,) = platform.execute_queued()
