@@ -1,5 +1,6 @@
 """Tables of the lineage graph as external assets with their dependencies, loaded from the snapshot in the database."""
 
+import re
 from collections.abc import Mapping, Set
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from resources.database import DatabaseResource
 # Longer names and lists are cut in the UI; the graph has all of them.
 _CHARACTERS = 500
 _NAMED = 20
+_PLAIN = re.compile(rf"[\w.:/ -]{{1,{_CHARACTERS}}}")
 
 
 def load_tables() -> Mapping[AssetKey, TableAsset]:
@@ -53,11 +55,20 @@ def table_metadata(asset: TableAsset) -> dict[str, str]:
     return metadata
 
 
+def _description(asset: TableAsset) -> str:
+    """Begins with the name, because lists in the UI cut the key in its middle."""
+    table = asset.tables[0]
+    name = f"{table.name} in {table.namespace}"
+    # The UI takes it for Markdown: a name with a link or an image in it would become one.
+    named = f"{name}: a table" if _PLAIN.fullmatch(name) else "A table"
+    return f"{named} that lineage events name. It is filled outside of this platform."
+
+
 def table_spec(asset: TableAsset) -> AssetSpec:
     return AssetSpec(
         AssetKey(list(asset.key)),
         deps=[AssetKey(list(key)) for key in asset.upstream],
-        description="A table that lineage events name. It is filled outside of this platform.",
+        description=_description(asset),
         group_name=asset.group,
         metadata=table_metadata(asset),
         kinds={"table"},

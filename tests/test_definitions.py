@@ -2,13 +2,26 @@
 
 import importlib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus, Definitions
 
 import platform_defs.definitions
+from platform_defs.arrivals.models import catalog
+from platform_defs.arrivals.models.file import read_file
+from platform_defs.arrivals.models.life import disable_orphaned_subscriptions
+from platform_defs.chains.nodes.catalogue import node_types
+from platform_defs.demo import story
+from platform_defs.demo_source.registry import load_demo_sources
 from platform_defs.runner.kinds_of_work import KINDS_OF_WORK, job_launch
+from platform_defs.settings import Settings
+from platform_defs.store import migrate
+from platform_defs.store.engine import open_engine
+from tests.chains.dagster.shown import print_node
+from tests.chains.making import dag, make_chain
 from tests.conftest import SharedDatabases
 
 ASSETS = ["lineage_graph", "selfcheck/database", "selfcheck/graph", "selfcheck/side_by_side", "selfcheck/work"]
@@ -84,6 +97,33 @@ def test_every_definition_explains_itself_in_the_ui_and_says_if_it_is_for_the_pl
 
 # those that must be told what to do, or always do something
 ALWAYS_BUSY = {"chain_run", "model_run", "selfcheck"}
+
+
+def test_what_users_made_explains_itself_too_and_is_in_no_group_of_the_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
+    engine, now = open_engine(Settings.load().database_url), datetime.now(UTC)
+    migrate.upgrade(engine)
+    load_demo_sources(engine, "http://127.0.0.1:1", now=now)
+    file = read_file(story.models_file("20261117", now, ZoneInfo("UTC")).encode(), "demo")
+    catalog.save(engine, file, disable_orphaned_subscriptions)
+    for model_id in story.MODELS:
+        catalog.publish(engine, model_id)
+    triggers = [{"cron": "0 6 * * *"}, {"table": "A"}]
+    make_chain(engine, node_types(), dag(print_node("a"), triggers=triggers), name="demo_chain")
+    engine.dispose()
+    repository = importlib.reload(platform_defs.definitions).defs.get_repository_def()
+    definitions = (*repository.get_all_jobs(), *repository.sensor_defs, *repository.schedule_defs)
+    made = [one for one in definitions if "demo" in one.name and not one.name.startswith("__")]
+    assert len(made) == 5, "a job with two triggers, and a schedule for each source"
+    for one in made:
+        assert (one.description or "").endswith("."), one.name
+    assets = {key: one for key, one in repository.assets_defs_by_key.items() if "demo" in key.to_user_string()}
+    assert {key.path[0] for key in assets} == {"ingest", "models", "tables"}
+    for key, asset in assets.items():
+        assert (asset.descriptions_by_key.get(key) or "").endswith("."), key
+        assert asset.group_names_by_key[key] == key.path[0]
 
 
 @pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")

@@ -140,10 +140,11 @@ def table_specs(models: Sequence[Model], of_lineage: Mapping[AssetKey, TableAsse
 
 def executions_check(model: Model) -> AssetChecksDefinition:
     """The check of a model that fails while the last execution of any recent batch failed."""
+    days = Settings.load().arrivals_lookback_days
     spec = AssetCheckSpec(
         EXECUTIONS_SUCCEEDED,
         asset=model_key(model.model_id),
-        description="The last execution of every batch of the lookback succeeded.",
+        description=f"Every batch that was executed in the last {days} days succeeded when it was executed last.",
     )
 
     @multi_asset_check(name=f"{op_of_model(model.model_id)}__{EXECUTIONS_SUCCEEDED}", specs=[spec])

@@ -43,8 +43,14 @@ def chain_jobs(chains: Iterable[Chain]) -> list[JobDefinition]:
             continue
         name = job_name(chain.chain_id, chain.name)
         tags = {CHAIN_TAG: chain.name, CHAIN_ID_TAG: chain.chain_id, VERSION_TAG: str(chain.version)}
-        jobs[name] = build_job(dag, name, description=chain.description, tags=tags)
+        jobs[name] = build_job(dag, name, description=chain.description or _described(chain, dag), tags=tags)
     return list(jobs.values())
+
+
+def _described(chain: Chain, dag: Dag) -> str:
+    """For a chain whose author has not said what it is for."""
+    nodes = "1 node" if len(dag.nodes) == 1 else f"{len(dag.nodes)} nodes"
+    return f"The chain {chain.name}: {nodes}. Launching this job starts a run of it."
 
 
 def _dag(chain: Chain) -> Dag:

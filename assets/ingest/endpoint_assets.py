@@ -39,9 +39,10 @@ from resources.ingest import IngestResource
 # A backfill over a year is twelve runs, not one process a day.
 WINDOWS_PER_RUN = 31
 DESCRIPTIONS = {
-    Operation.HARVEST: "New and changed records, window by window; moves the watermark forward.",
-    Operation.BACKFILL: "Records of past windows, fetched again; leaves the watermark alone.",
-    Operation.UPDATE: "Stored records fetched again by their ids: stale ones, those of older expressions, signals.",
+    Operation.HARVEST: "New and changed records of {}, a window of time per partition. Fetched by itself when due.",
+    Operation.BACKFILL: "Windows of {} that somebody wants to have fetched again; nothing does that by itself.",
+    Operation.UPDATE: "Stored records of {}, fetched again by their ids: those that are stale or were read by older"
+    " expressions, and those that somebody asked for.",
 }
 
 
@@ -83,6 +84,7 @@ def bucket_asset(compiled: CompiledSpec) -> AssetsDefinition | None:
 
 def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> AssetsDefinition:
     key = asset_key(spec.provenance_code, spec.endpoint_name, spec.operation)
+    description = DESCRIPTIONS[spec.operation].format(f"{spec.provenance_code}/{spec.endpoint_name}")
 
     # the output is optional: each window is materialised by an event of its own, when it is complete
     @op(
@@ -108,7 +110,7 @@ def _asset(spec: Spec, partitions: Any, fetch: Any, policy: BackfillPolicy) -> A
         node_def=execute,
         partitions_def=partitions,
         group_names_by_key={key: GROUP},
-        descriptions_by_key={key: f"{spec.provenance_code}/{spec.endpoint_name}. {DESCRIPTIONS[spec.operation]}"},
+        descriptions_by_key={key: description},
         backfill_policy=policy,
         can_subset=False,
     )

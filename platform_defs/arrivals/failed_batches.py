@@ -61,5 +61,6 @@ def failed_outcome(failed: Sequence[FailedBatch]) -> CheckOutcome:
         {
             "opTime": ", ".join(batch.op_time for batch in failed),
             "task": ", ".join(str(batch.task_id) for batch in failed),
+            "what to do": "mend the cause, then Materialize, Failed and missing; an arrival runs its batch again too",
         },
     )

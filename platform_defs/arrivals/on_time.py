@@ -23,5 +23,6 @@ def check_outcome(late: Sequence[LateBatch], zone: ZoneInfo) -> CheckOutcome:
         {
             "opTime": ", ".join(batch.op_time for batch in late),
             "tables": ", ".join(sorted({table for batch in late for table in batch.tables})),
+            "what to do": "look at the job that fills the table and reports it: POST /api/open/kpi/srcTableComplete",
         },
     )

@@ -170,6 +170,7 @@ def test_what_is_late_fails_the_check_once_and_passes_when_it_arrived(
     [failed] = tick(home)
     assert (failed.asset_key, failed.check_name, failed.passed) == (AssetKey(["models", "M"]), "on_time", False)
     assert (failed.metadata["opTime"].value, failed.metadata["tables"].value) == (today, "A, B")
+    assert "srcTableComplete" in str(failed.metadata["what to do"].value)
     assert tick(home) == []
     write_arrival(home.engine, "A", today)
     [fewer] = tick(home)

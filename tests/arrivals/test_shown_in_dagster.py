@@ -131,6 +131,7 @@ def test_a_failed_batch_stays_in_the_check_while_other_batches_succeed(home: Hom
     [shown] = tick(home)
     assert not shown.passed
     assert shown.description == f"batch {OP} failed (task {failed.id}): no such table: absent"
+    assert "Failed and missing" in str(shown.metadata["what to do"].value)
     record_arrival(home.engine, Arrival("A", OP))
     # Dagster's times have whole seconds: an evaluation in the second of a materialisation is repeated by the next tick
     again = tick(home)

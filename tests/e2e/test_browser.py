@@ -62,7 +62,7 @@ def test_a_table_of_lineage_is_reached_by_clicks_and_drawn_with_what_it_comes_fr
 
     page.goto(f"{platform.up['ui']}/assets?asset-selection=key%3A%22*daily_sales%22")
     page.locator(f"a[href='{SALES}']").click()
-    expect(page.get_by_text("A table that lineage events name.")).to_be_visible()
+    expect(page.get_by_text("a table that lineage events name.")).to_be_visible()
     expect(page.get_by_text(SHOP).first).to_be_visible()
     picture(page, tmp_path, "lineage_table")
     page.get_by_role("tab", name="Lineage").click()

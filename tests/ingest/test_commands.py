@@ -55,6 +55,7 @@ def test_a_range_without_windows_is_an_error_and_not_a_success(engine: Engine, r
     )
     code, told = run("run", "demo", "items", "--from", "2020-01-01", "--to", "2020-01-05")
     assert (code, told.startswith("platform: no window of demo/items is over between 2020-01-01")) == (1, True)
+    assert told.endswith("each is 24 hours long")
     assert f"they begin on {START:%F}" in told
     assert rows_of(engine, ing_plan) == []
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 import platform_defs.definitions
-from assets.lineage_tables import definitions, load_tables
+from assets.lineage_tables import definitions, load_tables, table_spec
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.chain_lineage import send_events
 from platform_defs.graph.embedded import EmbeddedGraph
@@ -110,6 +110,19 @@ def test_a_group_has_the_tables_of_one_tenant_and_namespace_and_says_so() -> Non
     assert groups_of([(7, "acme", "mysql://db:3306")]) == {(7, "acme", "mysql://db:3306"): "acme_mysql_db_3306"}
     alike = [(7, "same", "a.b"), (7, "same", "a-b"), (8, "same", "a.b"), (7, "same", "库"), (7, "same", "表")]
     assert len(set(groups_of(alike).values())) == len(alike)
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("marts.daily_sales", "marts.daily_sales in ns: a table that lineage events name."),
+        ("![x](https://elsewhere/x.png)", "A table that lineage events name."),
+        ("<img src=x>", "A table that lineage events name."),
+    ],
+)
+def test_a_description_begins_with_the_name_unless_the_ui_would_take_it_for_markup(name: str, begins: str) -> None:
+    (asset,) = assets_of([shown(name)], "").values()
+    assert str(table_spec(asset).description).startswith(begins)
 
 
 names = st.text(max_size=12) | st.sampled_from(["a", "a.b", "t", "%2F", "..", "__x", "x\0y"])

@@ -1,6 +1,6 @@
 """Which windows somebody asks for who gives a time to begin with and a time to end with, both or neither."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.errors import PlanError
@@ -26,7 +26,8 @@ def wanted_windows(
     if not found and (start is not None or end is not None):
         asked = f"between {first:%F %T} and {until:%F %T} UTC"
         names = f"{spec.provenance_code}/{spec.endpoint_name}"
-        raise PlanError(f"no window of {names} is over {asked}: they begin on {grid.start:%F %T}, each is {grid.size}")
+        size = f"{grid.size / timedelta(hours=1):g} hours"
+        raise PlanError(f"no window of {names} is over {asked}: they begin on {grid.start:%F %T}, each is {size} long")
     return found
 
 
