@@ -279,7 +279,7 @@ def histories(
     again = draw(st.lists(st.tuples(st.sampled_from(said), st.integers(0, len(said))), max_size=2))
     for facts, place in again:
         said.insert(place, facts)
-    in_order = [EventFacts(Version(f"{at:032x}"), tuple(facts)) for at, facts in enumerate(said, 1)]
+    in_order = [EventFacts(Version(f"{at:016x}{0:016x}"), tuple(facts)) for at, facts in enumerate(said, 1)]
     twice = draw(st.lists(st.sampled_from(in_order), max_size=3))
     arriving = draw(st.permutations([*in_order, *twice]))
     cuts = sorted({0, len(arriving), *draw(st.lists(st.integers(1, len(arriving)), max_size=5))})
@@ -459,4 +459,26 @@ CROWD = [_stated_by_own_sql(job, "r1", "COMPLETE", *TABLES[:2], {"x": {}}, [("x"
 MANY_RUNS = [
     _stated_by_own_sql(MANY_JOBS[0], f"r{number}", kind, *TABLES[:2], {name: {}}, [("x", name)], [])
     for number, (kind, name) in enumerate([("COMPLETE", "x"), ("START", "y"), ("START", "x"), ("COMPLETE", "y")])
+]
+
+# Runs of one job that repeat themselves: each event makes one of a few statements, so that runs which are not
+# remembered any more say what newer ones say too.
+_SAID_AGAIN: list[tuple[Ref, Ref, dict[str, dict[str, Any]], list[tuple[str, str]], list[str]]] = [
+    (TABLES[0], TABLES[1], {"x": {}}, [("x", "x")], []),
+    (TABLES[0], TABLES[1], {"x": {}}, [], []),
+    (TABLES[0], TABLES[1], {}, [], ["input only"]),
+    (TABLES[0], TABLES[2], {"x": {}}, [("y", "x")], []),
+    (TABLES[0], TABLES[1], {}, [], ["empty"]),
+]
+_repeating = st.builds(
+    lambda run, kind, said: _stated_by_own_sql(MANY_JOBS[0], run, kind, *said),
+    st.sampled_from([f"r{number}" for number in range(6)]),
+    st.sampled_from(["START", "START", "COMPLETE"]),
+    st.sampled_from(_SAID_AGAIN),
+)
+repeating_runs_events = st.one_of(_repeating, _repeating, _repeating, _repeating, _repeating, _ends_of_claims)
+REPEATING_RUNS = [
+    _stated_by_own_sql(MANY_JOBS[0], f"r{number}", kind, *_SAID_AGAIN[place])
+    for number in range(4)
+    for kind, place in (("START", 1), ("COMPLETE", 0))
 ]

@@ -18,6 +18,7 @@ from platform_defs.lineage.version import Version
 from tests.lineage.merging import (
     CROWD,
     MANY_RUNS,
+    REPEATING_RUNS,
     TABLES,
     PlainStore,
     arrive,
@@ -29,6 +30,7 @@ from tests.lineage.merging import (
     loaded,
     many_runs_and_moved_events,
     many_runs_events,
+    repeating_runs_events,
     stated,
 )
 from tests.lineage.reference import Reference
@@ -75,6 +77,21 @@ def test_what_more_jobs_say_than_are_remembered_ends_in_the_reference_in_any_ord
 def test_what_more_runs_say_than_are_remembered_ends_in_the_reference_in_any_order(migrated: dict[str, Engine]) -> None:
     @many
     @given(histories(many_runs_events, MANY_RUNS) | histories(many_runs_and_moved_events, MANY_RUNS))
+    def same(history: History) -> None:
+        ends_in_the_reference(history, migrated["sqlite"])
+
+    same()
+
+
+@pytest.mark.parametrize("remembered", [1, 2])
+@pytest.mark.usefixtures("small_memory")
+def test_runs_that_repeat_themselves_beyond_what_is_remembered_end_in_the_reference_in_any_order(
+    remembered: int, migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_RUNS", remembered)
+
+    @many
+    @given(histories(repeating_runs_events, REPEATING_RUNS))
     def same(history: History) -> None:
         ends_in_the_reference(history, migrated["sqlite"])
 
@@ -276,3 +293,53 @@ def test_runs_that_repeat_themselves_and_arrive_in_reverse_need_no_rebuild() -> 
     store = PlainStore(TENANT.id)
     assert arrive(cast(GraphStore, store), TENANT, [[event] for event in reversed(in_order)]) == 0
     assert list(graph_lines(store)) == Reference(TENANT, in_order).lines()
+
+
+BACKLOG = 4 * bounds.MAX_RUNS
+
+
+def newest_first(*runs: Sequence[EventFacts]) -> list[list[EventFacts]]:
+    return [[event] for run in reversed(runs) for event in reversed(run)]
+
+
+def test_starts_that_come_after_the_ends_of_their_runs_need_no_rebuild() -> None:
+    """A backlog that is sent newest first: a run is not remembered any more when its START arrives."""
+    runs = [
+        [
+            ran(10 * at, f"r{at}", "START", B, "x"),
+            ran(10 * at + 1, f"r{at}", "RUNNING", B),
+            ran(10 * at + 2, f"r{at}", "COMPLETE", B, "x", "y", lineage=True),
+        ]
+        for at in range(1, BACKLOG)
+    ]
+    assert rebuilds_of(*newest_first(*runs)) == 0
+    # a START that names a table of which its run has ended the lineage
+    other = [[ran(10 * at, f"r{at}", "START", C, "x"), *run[1:]] for at, run in enumerate(runs, 1)]
+    assert rebuilds_of(*newest_first(runs[0], *other[1:])) > 0
+
+
+def test_starts_that_come_after_ends_without_a_dataset_need_no_rebuild() -> None:
+    runs = [
+        [ran(10 * at, f"r{at}", "START", B, "x", lineage=True), ran(10 * at + 2, f"r{at}", "COMPLETE", B)]
+        for at in range(1, BACKLOG)
+    ]
+    assert rebuilds_of(*newest_first(*runs)) == 0
+
+
+def test_runs_that_complete_twice_and_arrive_in_reverse_need_no_rebuild() -> None:
+    """As Spark says it: at the end of its query, and at the end of the job that the query was."""
+    runs = [
+        [
+            EventFacts(Version(f"{10 * at + more:016x}{0:016x}"), ran(1, f"r{at}", "COMPLETE", B, *names).facts)
+            for more, names in enumerate((["x"], ["x", "y"]))
+        ]
+        for at in range(1, BACKLOG)
+    ]
+    assert rebuilds_of(*newest_first(*runs)) == 0
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_a_group_in_which_a_run_is_put_aside_and_another_one_says_the_same_is_merged() -> None:
+    before = [ran(3, "r1", "START", B, "y"), ran(8, "r3", "COMPLETE", B, "x")]
+    group = [ran(4, "r1", "COMPLETE", B, "x"), ran(5, "r2", "START", B, "y"), ran(6, "r2", "COMPLETE", B, "x")]
+    assert rebuilds_of(before, group) == 0

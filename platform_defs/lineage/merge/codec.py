@@ -1,6 +1,6 @@
 """Encodes remembered facts on nodes and edges, as JSON in the hidden property `_facts`, and decodes them again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -10,10 +10,11 @@ from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.graph.vocabulary import GONE_PREFIX, KNOWLEDGE, TOMBSTONE, vector_dimension
 from platform_defs.lineage.facts import Ref, name_props
 from platform_defs.lineage.merge.speech.crowds import by_precedence
-from platform_defs.lineage.merge.speech.runs import Run
+from platform_defs.lineage.merge.speech.runs import Run, Trace
 from platform_defs.lineage.merge.speech.speakers import SpeakerState
 from platform_defs.lineage.merge.speech.statement_bodies import SHARED
 from platform_defs.lineage.merge.state import (
+    BEFORE_ALL,
     NAMED,
     NEVER,
     NO_CROWD,
@@ -205,7 +206,7 @@ def written_speaker(speaker: SpeakerState) -> dict[str, Any]:
         "floor": speaker.floor,
         "lineageFloors": speaker.lineage_floors,
         # the oldest first, as pairs: the keys of JSON objects are written in their own order
-        "past": list(speaker.past.items()),
+        "past": [[name, *trace] for name, trace in speaker.past.items()],
         "forgotten": speaker.forgotten_at,
         "lacksCounting": speaker.lacks_counting,
     }
@@ -218,10 +219,21 @@ def read_speaker(facts: Mapping[str, Any]) -> SpeakerState:
         runs={name: Run(Stamp(run[0]), run[1], run[2]) for name, run in facts.get("runs", {}).items()},
         floor=Stamp(facts.get("floor", NEVER)),
         lineage_floors=dict(facts.get("lineageFloors", {})),
-        past=dict(facts.get("past", {})),
+        past=_read_past(facts.get("past", [])),
         forgotten_at=Stamp(facts.get("forgotten", NEVER)),
         lacks_counting=facts.get("lacksCounting", False),
     )
+
+
+def _read_past(facts: Mapping[str, Any] | Sequence[Sequence[Any]]) -> dict[str, Trace]:
+    """Earlier releases wrote pairs: the statements of a run that had not completed, None for one that had."""
+    written = facts.items() if isinstance(facts, Mapping) else facts
+    return {
+        name: Trace(Stamp(trace[0]), trace[1])
+        if len(trace) == 2
+        else Trace(NEVER if trace[0] else BEFORE_ALL, trace[0])
+        for name, *trace in written
+    }
 
 
 def _read_crowd(facts: Mapping[str, Any]) -> Crowd:

@@ -254,7 +254,8 @@ class _Asked:
 
     def _changes_claims(self, speaker: Ref, known: SpeakerState, said: list[tuple[Stamp, Statement]]) -> bool:
         if self._state.names_moved:
-            return self._changes_parts(known, said)
+            # with several statements a run may be put aside in between, which claims change then is not looked at here
+            return len(said) > 1 or self._changes_parts(known, said)
         # while no name has moved, what else is loaded makes no difference
         changes = self._state.changing.get(speaker.id)
         if changes is None:

@@ -47,7 +47,8 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     """Adds the statement to what its speaker has said, and changes the claims that count since."""
     node = state.node(statement.speaker)
     speaker = node.speaker = node.speaker or SpeakerState()
-    recall(state, speaker, statement, at)
+    if not recall(state, speaker, statement, at):
+        return
     is_outdated = speaker.is_outdated(state, statement, at)
     if is_outdated:
         strike_dead(state, speaker)

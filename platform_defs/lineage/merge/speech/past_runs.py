@@ -5,8 +5,8 @@ count any more or its statements can be put with those of other uncompleted runs
 all that it said: a rebuild, which sees every event, can take it up again at any time. In the graph only traces of it
 are stored:
 
-- `SpeakerState.past`: which runs these were, by a hash, and which statements the uncompleted ones had made. Another
-  event of such a run needs a rebuild, unless it is new and only makes the one statement again that the run had made.
+- `SpeakerState.past`: which runs these were, by a hash, and which statements they had made. Another event of such a run
+  needs a rebuild, unless it changes nothing: see `recall`.
 - `SpeakerState.forgotten_at`: the newest forgotten statement that still has claims. Those of columns that were read are
   never taken back, so that only a drop or rename needs to know of them, and only one that is older.
 - `SpeakerState.lacks_counting`: statements of uncompleted runs count until a newer run completes. If there are more
@@ -22,28 +22,67 @@ from dataclasses import replace
 from platform_defs.lineage.facts import Statement
 from platform_defs.lineage.merge import bounds
 from platform_defs.lineage.merge.names import current_name
-from platform_defs.lineage.merge.speech.runs import UNFINISHED, Run, named_tables
+from platform_defs.lineage.merge.speech.runs import TIME_LENGTH, UNFINISHED, Run, Trace, named_tables
 from platform_defs.lineage.merge.speech.speakers import SpeakerState, live_parts, live_shape, newest_stamps
-from platform_defs.lineage.merge.speech.statement_bodies import digest_of, table_ref
+from platform_defs.lineage.merge.speech.statement_bodies import digest_of, table_ref, tables_of
 from platform_defs.lineage.merge.speech.vouching import say_vouched
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State
 
 _SHORT = 6
 
 
-def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp) -> None:
-    """Before the statement is added: its run counts with all that it has said before."""
+def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp) -> bool:
+    """Before the statement is added: its run counts with all that it has said before. False: it adds nothing.
+
+    Of a run that is not remembered any more these events need no rebuild:
+
+    - any, if the run has said nothing so far: then all is known of it; and any that itself says nothing;
+    - a new one, if it only makes the one statement again that the run had made;
+    - a late one, if newer runs say the same and have ended what it may end (`_is_outdone`). A backlog that is sent
+      newest first has many of those: of each run the COMPLETE comes first, and then its START.
+    """
     name = statement.run
     if name in speaker.runs:
-        return
+        return True
     if name in speaker.folded:
         _unfold(speaker, name)
-    elif (trace := _hash(name)) in speaker.past:
-        known = speaker.past.pop(trace)
-        is_newest = all(run.newest < at for run in speaker.runs.values())
-        repeats = is_newest and known is not None and set(known) <= {digest_of(statement)[:_SHORT]}
-        if state.is_partial and (state.names_moved or not repeats):
-            raise NeedsRebuild(f"{statement.speaker.id}: an event of a run that is not remembered any more")
+    elif (hash := _hash(name)) in speaker.past:
+        if not statement.names_dataset and not statement.completes:
+            return False
+        trace = speaker.past.pop(hash)
+        short = digest_of(statement)[:_SHORT]
+        if not trace.names_dataset:
+            speaker.runs[name] = Run(completed=trace.completed)
+        elif state.is_partial and not (
+            not state.names_moved
+            and not trace.completed
+            and trace.digests == [short]
+            and all(run.newest < at for run in speaker.runs.values())
+        ):
+            if state.names_moved or trace.digests is None or not _is_outdone(speaker, trace, statement, at):
+                raise NeedsRebuild(f"{statement.speaker.id}: an event of a run that is not remembered any more")
+            speaker.past[hash] = trace._replace(digests=sorted({*trace.digests, short}))
+            return False
+    return True
+
+
+def _is_outdone(speaker: SpeakerState, trace: Trace, statement: Statement, at: Stamp) -> bool:
+    """Whether a late event of this run changes nothing, because a newer run says the same; no name has moved.
+
+    That run has completed later than every run that is not remembered. So nothing that the event says counts, except
+    what it reads, and that the newer run reads too. The event only matters if by it the run names an output that it
+    did not name before: until now the run has ended the lineage of that table. It makes no difference if a newer run
+    names lineage of the table.
+    """
+    digest = digest_of(statement)
+    newer = [run for run in speaker.runs.values() if run.done_at > max(speaker.floor, at)]
+    completes = statement.completes and not trace.completed_after(at)
+    if completes or not any(run.said.get(digest, [NEVER])[-1] > at for run in newer):
+        return False
+    known = [digest for digest in speaker.bodies if digest[:_SHORT] in (trace.digests or ())]
+    named = {table for one in known for table in tables_of(speaker.bodies[one]).outputs}
+    ended = {table for run in newer for one in run.said for table in tables_of(speaker.bodies[one]).lineage}
+    return not trace.completed or tables_of(speaker.bodies[digest]).outputs <= named | ended
 
 
 def fold(state: State, speaker: SpeakerState) -> None:
@@ -134,9 +173,10 @@ def bound_runs(state: State, speaker: SpeakerState) -> None:
     if too_many and unfinished is not None:
         _bound_unfinished(state, speaker, unfinished)
     for name, run, _ in speaker.folded.items():
-        trace = None if run.completed else [digest[:_SHORT] for digest in run.said]
+        completed = Stamp(run.completed[:TIME_LENGTH]) if run.said else run.completed
         speaker.past.pop(_hash(name), None)
-        speaker.past[_hash(name)] = trace
+        is_known = run.said or not run.names_dataset
+        speaker.past[_hash(name)] = Trace(completed, [digest[:_SHORT] for digest in run.said] if is_known else None)
     _keep_floors(state, speaker)
     speaker.folded.clear()
     _bound_past(speaker)
@@ -186,10 +226,10 @@ def _keep_floors(state: State, speaker: SpeakerState) -> None:
 
 
 def _bound_past(speaker: SpeakerState) -> None:
-    completed = [trace for trace, digests in speaker.past.items() if digests is None]
-    open_runs = [trace for trace, digests in speaker.past.items() if digests is not None]
-    for trace in (*completed[: -bounds.MAX_PAST_COMPLETED], *open_runs[: -bounds.MAX_PAST_OPEN]):
-        del speaker.past[trace]
+    completed = [name for name, trace in speaker.past.items() if trace.completed]
+    open_runs = [name for name, trace in speaker.past.items() if not trace.completed]
+    for name in (*completed[: -bounds.MAX_PAST_COMPLETED], *open_runs[: -bounds.MAX_PAST_OPEN]):
+        del speaker.past[name]
 
 
 def _hash(run: str) -> str:

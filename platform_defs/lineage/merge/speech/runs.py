@@ -1,9 +1,10 @@
 """Runs of a speaker: those that are remembered one by one, and those that are put aside (past_runs.py)."""
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.names import current_name
@@ -13,6 +14,8 @@ from platform_defs.lineage.merge.state import NEVER, Stamp, State
 Bodies = dict[str, dict[str, Any]]
 # The name under which statements of uncompleted runs are kept together that are not remembered one by one.
 UNFINISHED = ""
+# of a stamp: the time of its event
+TIME_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,24 @@ class Run:
         return ((digest, at) for digest, stamps in self.said.items() for at in stamps)
 
 
+class Trace(NamedTuple):
+    """What is stored of a run that is not remembered any more.
+
+    completed: when it did; of a run that has named a dataset only the time, without the rest of the stamp.
+    digests: the statements that it made, by the beginnings of their digests; None if a release did not store them.
+    """
+
+    completed: Stamp
+    digests: list[str] | None
+
+    @property
+    def names_dataset(self) -> bool:
+        return self.digests is None or bool(self.digests)
+
+    def completed_after(self, at: Stamp) -> bool:
+        return self.completed[:TIME_LENGTH] > at[:TIME_LENGTH]
+
+
 @dataclass(slots=True)
 class FoldedRuns:
     """Runs that are put aside (past_runs.py), with the bodies of their statements: they only end what others said."""
@@ -47,6 +68,8 @@ class FoldedRuns:
     _done: list[tuple[Stamp, str]] = field(default_factory=list)
     # how often runs were put aside or taken back
     changes: int = 0
+    # how many of the runs made each statement that reads something
+    _reading: Counter[str] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
         return bool(self._runs)
@@ -60,12 +83,14 @@ class FoldedRuns:
     def add(self, name: str, run: Run, bodies: Bodies) -> None:
         self.changes += 1
         self._runs[name] = run, {digest: bodies[digest] for digest in run.said}
+        self._reading.update(digest for digest in run.said if bodies[digest]["read"])
         if run.done_at:
             insort(self._done, (run.done_at, name))
 
     def take(self, name: str) -> tuple[Run, Bodies]:
         self.changes += 1
         run, bodies = self._runs.pop(name)
+        self._reading -= Counter(digest for digest in run.said if bodies[digest]["read"])
         if run.done_at:
             self._done.remove((run.done_at, name))
         return run, bodies
@@ -73,7 +98,13 @@ class FoldedRuns:
     def clear(self) -> None:
         self.changes += 1
         self._runs.clear()
+        self._reading.clear()
         self._done.clear()
+
+    @property
+    def reading(self) -> Iterable[str]:
+        """The digests of their statements that read something."""
+        return self._reading
 
     @property
     def newest_done(self) -> Stamp:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from platform_defs.lineage.facts import Ref, Statement
 from platform_defs.lineage.merge.names import current_name, dropped_at
-from platform_defs.lineage.merge.speech.runs import Bodies, FoldedRuns, Run, named_tables, tables_now
+from platform_defs.lineage.merge.speech.runs import Bodies, FoldedRuns, Run, Trace, named_tables, tables_now
 from platform_defs.lineage.merge.speech.statement_bodies import (
     DERIVES_FROM,
     ClaimKey,
@@ -66,7 +66,7 @@ class SpeakerState:
     floor: Stamp = NEVER
     lineage_floors: dict[str, Stamp] = field(default_factory=dict)
     folded: FoldedRuns = field(default_factory=FoldedRuns)
-    past: dict[str, list[str] | None] = field(default_factory=dict)
+    past: dict[str, Trace] = field(default_factory=dict)
     forgotten_at: Stamp = NEVER
     lacks_counting: bool = False
     known_shape: tuple[object, dict[str, LiveTables]] | None = field(default=None, compare=False, repr=False)

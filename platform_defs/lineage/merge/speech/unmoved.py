@@ -73,6 +73,9 @@ def _shape(speaker: "SpeakerState") -> dict[str, LiveTables]:
         )
         if any(live):
             shape[digest] = live
+    # what a run has read stays claimed when the run is put aside
+    for digest in speaker.folded.reading:
+        shape.setdefault(digest, LiveTables(False, frozenset(), frozenset(), True))
     return shape
 
 
