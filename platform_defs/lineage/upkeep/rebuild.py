@@ -3,15 +3,16 @@
 The events are merged in memory in the order of their versions, an order that the merge can always decide. Then the
 differences are written to the graph in bounded transactions, so the graph is never empty in between. These writes may
 undo events that the sink has applied in the meantime. Therefore the stored events are read again, and those that were
-not seen the first time are applied, until there are none. If the row of an event is not yet visible even then, the
-event's writer leaves it to the recovery (see rebuild_requests.record_rewrite).
+not seen the first time are applied. Some of them may need a rebuild themselves: they wait for the next one, so that
+events which keep coming out of order do not keep a rebuild from its end. If the row of an event is not yet visible even
+then, the event's writer leaves it to the recovery (see rebuild_requests.record_rewrite).
 
 With keep_unexplained the merge starts from the facts whose events retention has deleted (merge/forgotten_events.py),
 and only nodes and edges that the merge itself once wrote may be removed. Facts of `forgotten` events are not kept, as
 if these had never been sent.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,11 +48,15 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """first: the version of the oldest stored event. removed: how many nodes and edges were removed."""
+    """first: the version of the oldest stored event. removed: how many nodes and edges were removed.
+
+    late: events that came while the graph was rebuilt, and that only the next rebuild can bring into it.
+    """
 
     events: int
     removed: int
     first: Version | None
+    late: frozenset[Version] = frozenset()
 
 
 def rebuild(
@@ -82,11 +87,11 @@ def rebuild(
                 continue
             removed += _write_differences(store, _graph_of(tenant, state), keep_unexplained=keep_unexplained)
             rebuild_requests.record_rewrite(engine, tenant.id)
-            if _apply_unseen(store, tenant, read_events(), seen):
-                return RebuildReport(len(seen), removed, min(seen, default=None))
+            late = _apply_unseen(store, tenant, read_events(), seen)
+            return RebuildReport(len(seen), removed, min(seen, default=None), late)
         except NamesChanged:
             continue
-    raise LineageError(f"tenant {tenant.id} gets events out of order faster than its graph can be rebuilt")
+    raise LineageError(f"names of tenant {tenant.id} are linked to other tables faster than its graph can be rebuilt")
 
 
 def _read_and_note(
@@ -140,10 +145,23 @@ def _graph_of(tenant: Tenant, state: State) -> Iterator[Node | Edge]:
     yield from whole_graph(state)
 
 
-def _apply_unseen(store: GraphStore, tenant: Tenant, events: Iterable[EventFacts], seen: set[Version]) -> bool:
-    """Applies the events that the rebuild has not seen. False if one of them came too late to be applied in place."""
+def _apply_unseen(
+    store: GraphStore, tenant: Tenant, events: Iterable[EventFacts], seen: set[Version]
+) -> frozenset[Version]:
+    """Applies the events that the rebuild has not seen, except those that need another rebuild, which it returns."""
     unseen = [event for event in events if event.version not in seen]
-    return not any(apply_events(store, tenant, some).needs_rebuild for some in chunks(unseen, EVENTS_PER_GROUP))
+    return frozenset[Version]().union(
+        *(_apply_all_but_late(store, tenant, some) for some in chunks(unseen, EVENTS_PER_GROUP))
+    )
+
+
+def _apply_all_but_late(store: GraphStore, tenant: Tenant, events: Sequence[EventFacts]) -> frozenset[Version]:
+    if not apply_events(store, tenant, events).needs_rebuild:
+        return frozenset()
+    if len(events) == 1:
+        return frozenset({events[0].version})
+    middle = len(events) // 2
+    return frozenset().union(*(_apply_all_but_late(store, tenant, some) for some in (events[:middle], events[middle:])))
 
 
 def _write_differences(store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained: bool) -> int:

@@ -1,6 +1,6 @@
 """What names mean while a tenant's graph is rebuilt: checked against the symlinks of all stored events."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from sqlalchemy import Engine
 
@@ -29,20 +29,20 @@ class RebuiltNames:
         self._tenant_id = tenant_id
         self._meanings: Meanings | None = None
         self._missing: list[Symlink] = []
-        self._used: set[Ref] = set()
+        self._plain: set[Ref] = set()
 
     def begin(self) -> None:
-        """Raises NamesChanged if symlinks were kept since the last reading."""
+        """Raises NamesChanged if symlinks were kept since the last reading, of names that the events use."""
         before, self._meanings = self._meanings, read_all(self._engine, self._tenant_id)
         self._missing = []
-        if before is not None and _tables(before) != _tables(self._meanings):
+        if before is not None and _tables(before, self._plain) != _tables(self._meanings, self._plain):
             self._meanings = None
             raise NamesChanged
 
     def linked(self, use: NameUse) -> Mapping[Ref, Ref]:
         assert self._meanings is not None
         self._missing += missing_symlinks(self._meanings, use.names.said_at(use.version))
-        self._used |= use.names.plain & self._meanings.keys()
+        self._plain |= use.names.plain
         return linked_names(self._meanings, use.names.plain, use.version)
 
     def end(self) -> None:
@@ -53,8 +53,9 @@ class RebuiltNames:
             raise NamesChanged
 
     def finish(self) -> None:
-        mark_exact(self._engine, self._tenant_id, self._meanings or {}, self._used)
+        meanings = self._meanings or {}
+        mark_exact(self._engine, self._tenant_id, meanings, self._plain & meanings.keys())
 
 
-def _tables(meanings: Meanings) -> dict[Ref, object]:
-    return {name: meaning.changes for name, meaning in meanings.items()}
+def _tables(meanings: Meanings, names: Set[Ref]) -> dict[Ref, object]:
+    return {name: meaning.changes for name, meaning in meanings.items() if name in names}

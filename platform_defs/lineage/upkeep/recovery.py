@@ -1,6 +1,7 @@
 """Recovery after a crash or an outage: applies raw events that the graph lacks and rebuilds graphs that need it."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
@@ -107,10 +108,11 @@ def rebuild_tenant(
     back the stored events reach, may have such facts removed. The graph becomes as if the `forgotten` events had never
     been sent.
     """
+    began = time.monotonic()
     number = rebuild_requests.latest_number(engine, tenant.id)
     if not keep_unexplained:
         raw_events.renew_versions(engine, tenant.id)
-    unapplied: set[EventKey] = set()
+    unapplied: dict[Version, EventKey] = {}
     runs: set[SqlRun] = set()
     names = RebuiltNames(engine, tenant.id)
 
@@ -120,7 +122,7 @@ def rebuild_tenant(
             if stored.event_facts.version in forgotten:
                 continue
             if not stored.applied:
-                unapplied.add(EventKey(tenant.id, stored.fingerprint))
+                unapplied[stored.event_facts.version] = EventKey(tenant.id, stored.fingerprint)
             if stored.sql_id and stored.event.run_id:
                 runs.add(SqlRun(tenant.id, stored.sql_id, stored.event.run_id))
             yield stored.facts_with(names.linked(stored.name_use))
@@ -141,7 +143,15 @@ def rebuild_tenant(
         recount(engine, tenant.id, runs)
     for some in read_counts(engine, tenant.id):
         apply_events(store, tenant, [], some)
-    transact(engine, lambda connection: raw_events.mark_applied(connection, list(unapplied)))
+    done = [key for version, key in unapplied.items() if version not in report.late]
+    transact(engine, lambda connection: raw_events.mark_applied(connection, done))
+    if report.late:
+        transact(engine, partial(rebuild_requests.request_rebuild, tenant_ids=[tenant.id]))
+    took = time.monotonic() - began
+    message = (
+        "rebuilt the graph of tenant %d from %d events in %.1f s; %d that came meanwhile wait for the next rebuild"
+    )
+    log.info(message, tenant.id, report.events, took, len(report.late))
     first = None if report.first is None else time_of(report.first)
     rebuild_requests.answer_up_to(engine, tenant.id, number, first=first)
     return report
