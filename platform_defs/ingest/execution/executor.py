@@ -93,6 +93,8 @@ class _Round:
     stop: _Stop
     running: dict[Future[TaskStatus | None], _Working] = field(default_factory=dict)
     ended: int = 0
+    # plans of tasks that ended here: slices of theirs may have waited for room in the queue
+    plans_seen: set[int] = field(default_factory=set)
     has_told_of_others: bool = False
     next_beat: float = field(default_factory=lambda: time.monotonic() + HEARTBEAT.total_seconds())
     next_look: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
@@ -204,6 +206,7 @@ class Executor:
         for future in done:
             leased = running.pop(future).leased
             work.ended += 1
+            work.plans_seen.add(leased.plan_id)
             self.on_end(leased, future.result())
         self._do_less()
         if running and time.monotonic() >= work.next_look:
@@ -253,14 +256,15 @@ class Executor:
     def _wait_for_more(self, work: _Round) -> bool:
         """Whether something of the plans may still become due: others work on it, it waits, or it has no task yet.
 
-        What waits for an operator to unblock its endpoint is not waited for.
+        What waits for an operator to unblock its endpoint is not waited for. Who works on everything takes only what is
+        due, but also gives tasks to slices that had none: the run that planned them may be dead.
         """
         plan_ids = work.plan_ids
+        pending = self._pending(list(work.plans_seen) if plan_ids is None else plan_ids)
+        if sum(queue_pending_slices(self.engine, plan_id, self.clock()) for plan_id in pending):
+            return True
         if plan_ids is None:
             return False
-        queued = sum(queue_pending_slices(self.engine, plan_id, self.clock()) for plan_id in self._pending(plan_ids))
-        if queued:
-            return True
         task = ing_task.c
         # those that somebody works on first: none of them is ours, because nothing of ours runs
         open_tasks = (
@@ -285,6 +289,8 @@ class Executor:
         return True
 
     def _pending(self, plan_ids: Sequence[int]) -> list[int]:
+        if not plan_ids:
+            return []
         piece = ing_plan_slice.c
         query = select(piece.plan_id).where(piece.plan_id.in_(plan_ids), piece.status_code == "PENDING").distinct()
         return list(read(self.engine, lambda connection: connection.execute(query).scalars().all()))

@@ -42,6 +42,7 @@ from platform_defs.store.engine import read, transact
 from platform_defs.store.tables import ingest as tables
 from platform_defs.store.tables.ingest import (
     ing_outbox,
+    ing_plan,
     ing_plan_slice,
     ing_record,
     ing_record_quarantine,
@@ -375,6 +376,18 @@ def test_tasks_of_a_source_that_is_not_active_wait_until_it_is(engine: Engine) -
     transact(engine, lambda connection: connection.execute(update(reg_provenance).values(is_active=True)))
     assert why_not_asked(engine, "made_up", "items") is None
     assert executor(engine, source).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+
+
+def test_slices_that_had_no_room_in_the_queue_are_fetched_also_when_the_run_that_planned_them_is_dead(
+    engine: Engine,
+) -> None:
+    spec = replace(paged(), stock_limit=2)
+    source = MemorySource(spec.pagination, items_of(35))
+    planned = plan(engine, spec, DAY, Estimate(records_per_hour=100))
+    assert planned.queued == 2 < len(rows_of(engine, ing_plan_slice))
+    executor(engine, source).drain_everything()
+    assert [row.status_code for row in rows_of(engine, ing_plan)] == [PlanStatus.COMPLETED]
+    assert stored(engine) == listed(source.items)
 
 
 def test_a_token_that_expired_begins_the_slice_again_from_its_window(engine: Engine) -> None:
