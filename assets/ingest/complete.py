@@ -28,8 +28,6 @@ AGAIN = {
     Operation.BACKFILL: "Materialise what failed and is missing: nothing else tries a backfill's window again.",
     Operation.UPDATE: "Materialise it again; records that somebody asked for are tried again after 15 minutes.",
 }
-# Nothing is wrong with what was begun and not given up: the check is then a warning.
-_UNDER_WAY = (PlanStatus.DRAFT, PlanStatus.SLICING, PlanStatus.READY)
 WAIT = "It is under way: its run says how far it is, and what nobody works on is taken up within a minute or two."
 # What to do about one that somebody cancelled.
 BEGIN_ANEW = "It stays cancelled until somebody materialises it, which begins it anew."
@@ -63,7 +61,8 @@ def complete_outcome(operation: Operation, found: Sequence[OpenPartition], waits
     if not found:
         return {"passed": True, "description": f"every {what} that was begun is complete", "metadata": {}}
     count = f"1 {what} is" if len(found) == 1 else f"{len(found)} {what}s are"
-    is_under_way = all(each.status in _UNDER_WAY and not each.reason for each in found) and not waits_for
+    # nothing is wrong with what was begun and not given up
+    is_under_way = all(each.is_under_way and not each.reason for each in found) and not waits_for
     reasons = {each.plan_key: each.reason or "no error was recorded" for each in found[:MOST_NAMED]}
     return {
         "passed": False,
@@ -74,10 +73,9 @@ def complete_outcome(operation: Operation, found: Sequence[OpenPartition], waits
 
 
 def _advice(operation: Operation, found: Sequence[OpenPartition]) -> str:
-    states = {each.status for each in found}
-    if states <= set(_UNDER_WAY):
+    if all(each.is_under_way for each in found):
         return WAIT
-    return BEGIN_ANEW if states == {PlanStatus.CANCELLED} else AGAIN[operation]
+    return BEGIN_ANEW if {each.status for each in found} == {PlanStatus.CANCELLED} else AGAIN[operation]
 
 
 def _named(found: Sequence[OpenPartition]) -> str:

@@ -20,12 +20,13 @@ from sqlalchemy import Engine
 from assets.ingest.complete import check_outcome, complete_outcome
 from assets.ingest.endpoint_assets import bucket_asset, window_asset
 from assets.ingest.partitions import window_partitions
-from platform_defs.ingest.codes import ErrorLevel, Operation
+from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, TaskStatus
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.ledger.windows import open_windows
 from platform_defs.ingest.materialisation import IngestEnvironment
 from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans
+from platform_defs.ingest.planning.planner import queue_pending_slices
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
@@ -34,7 +35,7 @@ from resources.database import DatabaseResource
 from resources.http import HttpResource
 from resources.ingest import IngestResource
 from tests.ingest.execution.memory_source import MemorySource, item
-from tests.ingest.planning.test_planner import NOW, SPEC, rows_of
+from tests.ingest.planning.test_planner import BUSY, NOW, SPEC, end_tasks, plan, rows_of
 
 GRID = WindowGrid.of(SPEC.window)
 RANGE = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -257,6 +258,19 @@ def test_a_window_that_is_under_way_is_a_warning_and_one_that_failed_is_an_error
     materialised(engine, SPEC, MemorySource(SPEC.pagination, [], trouble=look), instance, "2026-01-01")
     assert seen[0]["severity"] is AssetCheckSeverity.WARN
     assert seen[0]["description"].startswith("1 window is not complete: 2026-01-01 00:00 (READY). It is under way: ")
+    assert check_outcome(engine, SPEC)["severity"] is AssetCheckSeverity.ERROR
+
+
+def test_a_window_with_more_slices_than_the_queue_has_room_for_is_under_way_and_did_not_fail(engine: Engine) -> None:
+    planned = plan(engine, replace(SPEC, stock_limit=2), GRID.window(0), BUSY)
+    assert planned.status is PlanStatus.PARTIAL
+    shown = check_outcome(engine, SPEC)
+    assert shown["severity"] is AssetCheckSeverity.WARN
+    assert shown["description"].startswith("1 window is not complete: 2026-01-01 00:00 (PARTIAL). It is under way: ")
+    end_tasks(engine, planned.plan_id, TaskStatus.FAILED)
+    assert check_outcome(engine, SPEC)["severity"] is AssetCheckSeverity.WARN, "the other slices have no task yet"
+    while queue_pending_slices(engine, planned.plan_id, NOW):
+        end_tasks(engine, planned.plan_id, TaskStatus.FAILED)
     assert check_outcome(engine, SPEC)["severity"] is AssetCheckSeverity.ERROR
 
 

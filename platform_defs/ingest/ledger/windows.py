@@ -17,6 +17,8 @@ from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 
 # Of so many open windows the reasons are looked up.
 MOST_REASONS = 20
+# Plans in these states were begun, and nothing of them was given up.
+UNDER_WAY = (PlanStatus.DRAFT, PlanStatus.SLICING, PlanStatus.READY)
 # Of a batch's stats (seed 14.3) those that may be added up.
 SUMMED_COUNTS = (
     "reqCount",
@@ -46,6 +48,8 @@ class OpenPartition(Protocol):
     def status(self) -> PlanStatus: ...
     @property
     def reason(self) -> str | None: ...
+    @property
+    def is_under_way(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class BucketState:
     plan_key: str
     status: PlanStatus
     reason: str | None = None
+    # something of it waits or is worked on
+    is_under_way: bool = False
 
     @property
     def name(self) -> str:
@@ -74,6 +80,8 @@ class WindowState:
     changed_at: datetime
     # the last error of a task that is not done; None where there was none, or nobody asked for it
     reason: str | None = None
+    # something of it waits or is worked on; False where nobody asked
+    is_under_way: bool = False
 
     @property
     def name(self) -> str:
@@ -164,8 +172,11 @@ def open_windows(
         and (begins is None or state.window.end > begins)
         and not _is_covered(state, complete)
     ]
-    reasons = _reasons(engine, [state.plan_id for state in found[:MOST_REASONS]])
-    return [replace(state, reason=state.reason or reasons.get(state.plan_id)) for state in found]
+    reasons, under_way = _reasons(engine, [state.plan_id for state in found[:MOST_REASONS]]), _under_way(engine, found)
+    return [
+        replace(state, reason=state.reason or reasons.get(state.plan_id), is_under_way=state.plan_id in under_way)
+        for state in found
+    ]
 
 
 def open_buckets(engine: Engine, provenance_code: str, endpoint_name: str, buckets: int | None) -> list[BucketState]:
@@ -182,7 +193,7 @@ def open_buckets(engine: Engine, provenance_code: str, endpoint_name: str, bucke
     begun_anew = newer_generations(engine, [row.plan_key for row in rows])
     left = sorted((row for row in rows if row.plan_key not in begun_anew), key=lambda row: row.slice_params["bucket"])
     reasons = _reasons(engine, [row.id for row in left[:MOST_REASONS]])
-    return [
+    states = [
         BucketState(
             row.slice_params["bucket"],
             row.id,
@@ -192,6 +203,8 @@ def open_buckets(engine: Engine, provenance_code: str, endpoint_name: str, bucke
         )
         for row in left
     ]
+    under_way = _under_way(engine, states)
+    return [replace(state, is_under_way=state.plan_id in under_way) for state in states]
 
 
 def newer_generations(engine: Engine, plan_keys: Sequence[str]) -> set[str]:
@@ -226,6 +239,20 @@ def _reasons(engine: Engine, plan_ids: Sequence[int]) -> dict[int, str]:
     )
     rows = read(engine, lambda connection: connection.execute(query).all())
     return {row[0]: row[1] for row in rows}
+
+
+def _under_way(engine: Engine, found: Sequence[WindowState | BucketState]) -> set[int]:
+    """Plans of which something waits or is worked on. PARTIAL alone does not tell: it is also the state of a plan that
+    has more slices than the queue has room for."""
+    task, piece = ing_task.c, ing_plan_slice.c
+    ids: set[int] = {state.plan_id for state in found if state.status in UNDER_WAY}
+    for some in chunks([state.plan_id for state in found if state.status is PlanStatus.PARTIAL], 500):
+        is_open = task.status_code.in_([status for status in TaskStatus if not status.is_final])
+        tasks = select(task.plan_id).where(task.plan_id.in_(some), is_open)
+        slices = select(piece.plan_id).where(piece.plan_id.in_(some), piece.status_code == SliceStatus.PENDING)
+        query = tasks.union(slices)
+        ids.update(read(engine, lambda connection, query=query: connection.execute(query).scalars().all()))  # type: ignore[misc]
+    return ids
 
 
 def plan_report(engine: Engine, plan_id: int) -> PlanReport:

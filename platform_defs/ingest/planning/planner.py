@@ -99,10 +99,15 @@ def plan_bucket(
 
 def queue_pending_slices(engine: Engine, plan_id: int, now: datetime) -> int:
     """Gives tasks to slices that had none because too many tasks were waiting; returns how many."""
+    piece = ing_plan_slice.c
 
     def work(connection: Connection) -> int:
         plan = connection.execute(select(ing_plan).where(ing_plan.c.id == plan_id).with_for_update()).one()
-        return 0 if plan.status_code == PlanStatus.CANCELLED else _queue_slices(connection, plan, now)
+        # another executor may have queued them since then, and the plan may be over: it must not open again
+        pending = select(piece.id).where(piece.plan_id == plan_id, piece.status_code == SliceStatus.PENDING).limit(1)
+        if plan.status_code == PlanStatus.CANCELLED or connection.execute(pending).first() is None:
+            return 0
+        return _queue_slices(connection, plan, now)
 
     return transact(engine, work)
 
@@ -192,7 +197,7 @@ def _plan(
         upsert(connection, ing_plan, [row], key=["plan_key"], update="nothing")
         query = select(ing_plan).where(ing_plan.c.plan_key == row["plan_key"]).with_for_update()
         plan = connection.execute(query).one()
-        if plan.status_code == PlanStatus.CANCELLED:
+        if not PlanStatus(plan.status_code).is_open:
             return _planned_work(connection, plan, continued=True, queued=0)
         if plan.status_code != PlanStatus.DRAFT:
             return _continue_plan(connection, plan, now)

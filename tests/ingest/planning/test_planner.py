@@ -153,6 +153,8 @@ def test_a_full_stock_leaves_slices_without_tasks_until_there_is_room(engine: En
     assert queue_pending_slices(engine, planned.plan_id, NOW) == 2
     assert rows_of(engine, ing_plan)[0].status_code == PlanStatus.READY
     assert end_tasks(engine, planned.plan_id) is PlanStatus.COMPLETED
+    assert queue_pending_slices(engine, planned.plan_id, NOW) == 0, "an executor that looked a moment before"
+    assert rows_of(engine, ing_plan)[0].status_code == PlanStatus.COMPLETED, "a plan that is over stays over"
 
 
 def test_a_plan_with_a_failed_task_ends_partial_and_its_window_stays_open(engine: Engine) -> None:
