@@ -195,7 +195,7 @@ def drain_everything(environment: IngestEnvironment, listener: Listener) -> Mapp
         return f"tasks ended: {sum(count.total() for count in ended.values())}"
 
     working.clock, working.on_end = environment.clock, on_end
-    working.on_look = _teller(listener, environment.trouble, progress)
+    working.on_look = teller(listener, environment.trouble, progress)
     working.drain_everything()
     return ended
 
@@ -257,13 +257,13 @@ def _drain(
             tell(leased.plan_id)
 
     working.on_end = on_end
-    working.on_look = _teller(
+    working.on_look = teller(
         listener, environment.trouble, lambda: str(plans_progress(environment.engine, list(names)))
     )
     working.drain_plans(list(names))
 
 
-def _teller(listener: Listener, trouble: RecentTrouble, progress: Callable[[], str]) -> Callable[[], None]:
+def teller(listener: Listener, trouble: RecentTrouble, progress: Callable[[], str] | None = None) -> Callable[[], None]:
     """What an executor calls whenever it looks at its threads: now and then the listener hears how it goes.
 
     A request that gets no answer is repeated for minutes before its page counts as failed: that is told meanwhile.
@@ -276,7 +276,7 @@ def _teller(listener: Listener, trouble: RecentTrouble, progress: Callable[[], s
         if now >= next_trouble and (text := trouble.take()):
             next_trouble = now + PROGRESS_S
             listener.on_trouble(text)
-        if now >= next_progress:
+        if progress is not None and now >= next_progress:
             next_progress = now + PROGRESS_S
             listener.on_progress(progress())
 

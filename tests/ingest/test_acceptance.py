@@ -123,11 +123,13 @@ def test_a_plan_is_executed_by_another_process_as_it_was_made_whatever_the_regis
         compiled = harvester.compile(CODE, "works", Operation.HARVEST)
     plan_window(engine, compiled, DAY, schedule_instance_id=1, trigger=Trigger.MANUAL, now=NOW)
     set_base_url(engine, CODE, "http://127.0.0.1:9", now=datetime.now(UTC))
+    demo.make_trouble("error", path="/works")
     url = engine.url.render_as_string(hide_password=False)
     environment = os.environ | {"PLATFORM_HOME": str(tmp_path), "PLATFORM_DB_URL": url}
     command = [*PLATFORM, "ingest", "execute", "--once"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert f"GET {demo.url}/works: status 500, trying again in " in done.stderr, "it says what it waits for"
     assert stored_ids(engine, CODE) == ids_of_truth(demo.records(DAY.start, DAY.end), CODE)
     for batch in rows_of(engine, ing_task_run_batch):
         replay = replay_request(load_batch(engine, batch.run_id, batch.batch_no))

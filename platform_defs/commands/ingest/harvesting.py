@@ -25,6 +25,7 @@ from platform_defs.ingest.materialisation import (
     PartitionResult,
     materialise_bucket,
     materialise_windows,
+    teller,
 )
 from platform_defs.ingest.planning.schedule import TriggerContext
 from platform_defs.ingest.planning.signals import ask_again
@@ -114,8 +115,8 @@ def execute(threads: int, once: bool) -> None:
     """Work on tasks that are due. One executor among others, until SIGTERM or Ctrl-C."""
     with _open_environment(threads) as environment:
         executor = environment.executor()
-        for number in (signals.SIGTERM, signals.SIGINT):
-            signals.signal(number, lambda *_: executor.cancel.set())
+        executor.on_look = teller(_ON_STDERR, environment.trouble)
+        _stop_on_signals(executor.cancel)
         if once:
             click.echo(f"{executor.drain_everything()} tasks ended")
         else:
