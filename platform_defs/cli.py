@@ -80,6 +80,8 @@ def main() -> None:
     arguments: dict[str, Any] = {"args": [a for a in sys.argv[1:] if a != "--debug"], "standalone_mode": False}
     # The driver's retries end in an error, which is shown below.
     logging.getLogger("neo4j").setLevel(logging.CRITICAL)
+    if logging.lastResort is not None:
+        logging.lastResort.addFilter(_is_no_interrupt)
     try:
         _warn_of_unknown_variables()
         sys.exit(cli.main(**arguments) or 0)
@@ -98,6 +100,11 @@ def main() -> None:
 
         click.echo(f"platform: {explain(error)}", err=True)
         sys.exit(1)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """False for the trace that SQLAlchemy logs if Ctrl-C comes while it closes a connection."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt | SystemExit))
 
 
 def _warn_of_unknown_variables() -> None:

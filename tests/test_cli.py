@@ -73,6 +73,31 @@ def test_an_error_is_one_line_and_debug_shows_the_trace(tmp_path: Path) -> None:
     assert "Traceback" in run("--debug", "keys", "list", home=tmp_path).stderr
 
 
+INTERRUPTED = """
+import sqlite3, click
+from sqlalchemy import NullPool, create_engine
+from platform_defs import cli
+
+class Connection(sqlite3.Connection):
+    def close(self):
+        raise KeyboardInterrupt
+
+@click.command()
+def command():
+    made = lambda: sqlite3.connect(":memory:", factory=Connection)
+    with create_engine("sqlite://", creator=made, poolclass=NullPool).connect():
+        pass
+
+cli.cli = command
+cli.main()
+"""
+
+
+def test_ctrl_c_shows_no_trace_whatever_a_command_does_at_that_moment() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+
+
 def test_a_bad_setting_is_one_line_that_names_the_variable(tmp_path: Path) -> None:
     done = run("db", "status", home=tmp_path, PLATFORM_ZONE="nowhere")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -39,12 +39,18 @@ def test_dagster_has_a_database_of_its_own_beside_the_platforms(monkeypatch: pyt
         ("PLATFORM_DB_URL", "mysql://me:s3cret@host:abc/db", "PLATFORM_DB_URL: expected mysql+mysqlconnector://"),
         ("PLATFORM_MODEL_TIMEOUT_S", "0", "PLATFORM_MODEL_TIMEOUT_S: "),
         ("PLATFORM_ZONE", "Mars/Olympus", "PLATFORM_ZONE: no such time zone: 'Mars/Olympus'"),
-        ("PLATFORM_API_PORT", "70000", "PLATFORM_API_PORT: "),
+        (
+            "PLATFORM_API_PORT",
+            "70000",
+            "PLATFORM_API_PORT: expected a number less than or equal to 65535, got '70000'",
+        ),
+        ("PLATFORM_API_PORT", "abc", "PLATFORM_API_PORT: expected a whole number, got 'abc'"),
+        ("PLATFORM_CHAIN_SHELL", "maybe", "PLATFORM_CHAIN_SHELL: expected true or false, got 'maybe'"),
         ("PLATFORM_LINEAGE_RETENTION_DAYS", "999999999", "PLATFORM_LINEAGE_RETENTION_DAYS: "),
         ("PLATFORM_LINEAGE_TOMBSTONE_DAYS", "999999999", "PLATFORM_LINEAGE_TOMBSTONE_DAYS: "),
         ("PLATFORM_LINEAGE_DEAD_LETTER_DAYS", "999999999", "PLATFORM_LINEAGE_DEAD_LETTER_DAYS: "),
         ("PLATFORM_ARRIVALS_RETENTION_DAYS", "999999999", "PLATFORM_ARRIVALS_RETENTION_DAYS: "),
-        ("PLATFORM_AUTH", "none", "PLATFORM_AUTH: "),
+        ("PLATFORM_AUTH", "none", "PLATFORM_AUTH: expected 'keys' or 'open', got 'none'"),
         ("PLATFORM_HTTP_ALLOW", "10.1.0.1/16", "PLATFORM_HTTP_ALLOW: expected networks such as 10.1.0.0/16"),
         ("PLATFORM_WEBHOOK_ALLOW", "10.1.0.1/16", "PLATFORM_WEBHOOK_ALLOW: expected networks such as 10.1.0.0/16"),
     ],
@@ -58,6 +64,11 @@ def test_a_mistake_is_one_line_that_names_the_variable_and_no_secret(
     assert str(caught.value).startswith(expected)
     assert "\n" not in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+def test_an_empty_home_is_the_default_and_not_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLATFORM_HOME", "")
+    assert Settings.load().home == Path(".platform").absolute()
 
 
 def test_every_setting_is_in_the_table_of_the_readme() -> None:

@@ -31,6 +31,12 @@ class StoreSettings(Topic):
     )
     dagster_db_url: str = Field("", description="Dagster's own database; empty means derived from db_url")
 
+    @field_validator("home", mode="before")
+    @classmethod
+    def _unless_empty(cls, value: object) -> object:
+        """An empty variable is one that is not set: it does not mean the working directory."""
+        return cls.model_fields["home"].default if value == "" else value
+
     @field_validator("home")
     @classmethod
     def _make_absolute(cls, value: Path) -> Path:

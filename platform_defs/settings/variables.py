@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from platform_defs.errors import SettingsError
 from platform_defs.settings.access import AccessSettings
@@ -16,6 +17,8 @@ from platform_defs.settings.systems import SystemSettings
 
 # set by `platform up` for the processes that it starts
 SUPERVISED = "PLATFORM_SUPERVISED"
+# How pydantic begins to say what is wrong with a number, a boolean or a word of a list.
+_INPUT = "Input should be "
 
 
 class Settings(StoreSettings, AccessSettings, CallSettings, RunSettings, LineageSettings, SystemSettings):
@@ -26,11 +29,20 @@ class Settings(StoreSettings, AccessSettings, CallSettings, RunSettings, Lineage
         try:
             return cls()
         except ValidationError as error:
-            problems = "; ".join(
-                f"PLATFORM_{str(p['loc'][0]).upper()}: {p['msg'].removeprefix('Value error, ')}"
-                for p in error.errors(include_url=False, include_input=False, include_context=False)
-            )
-            raise SettingsError(problems) from None
+            problems = error.errors(include_url=False, include_context=False)
+            raise SettingsError("; ".join(map(_explain, problems))) from None
+
+
+def _explain(problem: ErrorDetails) -> str:
+    """One line of a problem. The value is named only where it was to be a number or a word, which are no secrets."""
+    variable, message = f"PLATFORM_{str(problem['loc'][0]).upper()}", problem["msg"]
+    if not message.startswith(_INPUT):
+        return f"{variable}: {message.removeprefix('Value error, ')}"
+    expected = message.removeprefix(_INPUT).partition(", unable")[0]
+    expected = expected.replace("a valid integer", "a whole number").replace("a valid boolean", "true or false")
+    if expected.startswith(("greater", "less")):
+        expected = f"a number {expected}"
+    return f"{variable}: expected {expected}, got {problem['input']!r}"
 
 
 def unknown_variables(names: Iterable[str]) -> dict[str, str | None]:

@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -26,6 +26,7 @@ def lock_home(home: Path) -> Iterator[int]:
 
     The guards keep the descriptor open, so that the lock stays until the last process of a killed supervisor has ended.
     """
+    is_new = not home.exists()
     make_home(home)
     path = home / "up.lock"
     descriptor = _lock(path, time.monotonic() + LEFTOVERS_END_WITHIN_S)
@@ -36,6 +37,10 @@ def lock_home(home: Path) -> Iterator[int]:
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
+        if is_new:
+            # A start that was refused, because a port is taken, leaves nothing behind.
+            with suppress(OSError):
+                home.rmdir()
 
 
 def _lock(path: Path, deadline: float) -> int:
@@ -47,9 +52,12 @@ def _lock(path: Path, deadline: float) -> int:
             holder = os.pread(descriptor, 32, 0).decode()
             os.close(descriptor)
             if not holder.isdigit() or _is_alive(int(holder)) or time.monotonic() >= deadline:
+                up = read_up(path.parent)
+                where = f" at {up['ui']}" if up else ""
                 who = f" (pid {holder}); `kill {holder}` stops it," if holder.isdigit() else ";"
                 raise AlreadyUp(
-                    f"the platform is already up in {path.parent}{who} and PLATFORM_HOME chooses a home for another one"
+                    f"the platform is already up in {path.parent}{where}{who} and PLATFORM_HOME chooses a home for"
+                    " another one"
                 ) from None
             time.sleep(0.1)  # the holder was killed, and its guards are about to end its processes
             continue

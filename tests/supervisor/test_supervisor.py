@@ -246,8 +246,8 @@ def test_a_second_supervisor_on_the_same_home_is_refused_in_one_line(start: Star
     assert second.wait() == 1
     pid = first.process.pid
     assert second.lines == [
-        f"platform: the platform is already up in {tmp_path} (pid {pid}); `kill {pid}` stops it, and PLATFORM_HOME"
-        " chooses a home for another one"
+        f"platform: the platform is already up in {tmp_path} at {up['ui']} (pid {pid}); `kill {pid}` stops it, and"
+        " PLATFORM_HOME chooses a home for another one"
     ]
     assert json.loads((tmp_path / "up.json").read_text()) == up
     assert first.end() == 0

@@ -26,7 +26,7 @@ def test_a_taken_port_is_one_line_that_names_it_and_nothing_is_started(tmp_path:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port, free = taken.getsockname()[1], find_free_port("127.0.0.1")
         for options in (("--api-port", port, "--ui-port", free), ("--ui-port", port, "--api-port", free)):
-            answer = platform_up(tmp_path, *map(str, options))
+            answer = platform_up(tmp_path / "home", *map(str, options))
             assert answer.returncode == 1
             assert answer.stdout == ""
             assert len(answer.stderr.splitlines()) == 1
