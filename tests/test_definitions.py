@@ -7,7 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus, Definitions
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus, Definitions
 
 import platform_defs.definitions
 from platform_defs.arrivals.models import catalog
@@ -97,6 +97,14 @@ def test_every_definition_explains_itself_in_the_ui_and_says_if_it_is_for_the_pl
 
 # those that must be told what to do, or always do something
 ALWAYS_BUSY = {"chain_run", "model_run", "selfcheck"}
+
+
+def test_the_partitions_of_the_selfcheck_say_what_they_are(defs: Definitions) -> None:
+    asset = defs.get_repository_def().assets_defs_by_key[AssetKey(["selfcheck", "side_by_side"])]
+    assert asset.partitions_def is not None
+    keys = list(asset.partitions_def.get_partition_keys())
+    assert (keys[0], keys[-1], len(keys)) == ("check-01-of-20", "check-20-of-20", 20)
+    assert keys == sorted(keys)
 
 
 def test_what_users_made_explains_itself_too_and_is_in_no_group_of_the_platform(

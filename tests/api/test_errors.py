@@ -1,5 +1,6 @@
 """Every error takes the shape of the system that its path belongs to, and carries the request id."""
 
+import logging
 from typing import Annotated
 
 import httpx
@@ -10,6 +11,7 @@ from platform_defs.api.http import error_handlers
 from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.store.errors import StoreUnavailable
 from tests.api.serving import Api
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
@@ -130,3 +132,20 @@ def test_an_outage_is_a_line_of_the_log_now_and_then_and_not_a_trace_for_each_re
         (number, "the database does not answer: it is gone") for number in (1, 5)
     ]
     assert not any(record.exc_info for record in said)
+
+
+def test_requests_of_probes_are_no_lines_of_the_log_unless_they_fail(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+        assert api.client.get(path).status_code == 200
+    assert api.client.post("/healthz").status_code == 405
+
+    def said() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records]
+        return [line for line in lines if line.startswith(("GET", "POST"))]
+
+    # a line is written when its answer has been sent
+    until("the last line", lambda: "POST /healthz 405" in said())
+    assert said() == ["GET /openapi.json 200", "POST /healthz 405"]

@@ -316,6 +316,16 @@ def test_the_sensor_brings_tables_of_events_into_the_snapshot_and_says_so(
         assert len(load_tables()) == 3
 
 
+def test_as_many_tables_are_shown_as_the_setting_says(home: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings.load().lineage_tables == 2000
+    take_in(home, [run_event(), run_event(job="two", reads=("mart.orders",), writes=("mart.daily",))])
+    for most, expected in (("2", 2), ("0", 0)):
+        monkeypatch.setenv("PLATFORM_LINEAGE_TABLES", most)
+        with DagsterInstance.ephemeral() as instance:
+            lineage_tables(build_sensor_context(instance=instance))
+        assert len(load_tables()) == expected
+
+
 def test_the_graph_is_asked_at_most_every_30_seconds_and_at_least_every_two_minutes() -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
     cursor = f'[5, "{now.isoformat()}"]'
