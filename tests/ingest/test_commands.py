@@ -107,6 +107,8 @@ def test_buckets_that_are_not_complete_are_listed_with_their_reasons(
     [shown] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (shown["bucket"], shown["status"], shown["plan"][-3:]) == ("3", "cancelled", ":g2")
     assert shown["reason"].endswith("UTC: wrong key")
+    again = "`platform ingest run demo items --operation update --bucket N` tries them again; so does Materialize"
+    assert run(*asked) == (1, again)
 
 
 @pytest.mark.parametrize("operation", [Operation.BACKFILL, Operation.UPDATE])

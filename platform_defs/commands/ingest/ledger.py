@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from platform_defs.commands.tables import DatabaseId, json_option, print_rows, print_table
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation
-from platform_defs.ingest.errors import PlanError, SpecError
+from platform_defs.ingest.errors import PlanError, SpecError, UnknownEndpoint
 from platform_defs.ingest.execution.blocks import list_blocks, paused_sources, unblock_endpoint
 from platform_defs.ingest.execution.executor import utc_now
 from platform_defs.ingest.execution.health import read_limits
@@ -108,11 +108,19 @@ def status(as_json: bool) -> None:
 @json_option
 def windows(code: str, endpoint: str, operation: str, as_json: bool) -> None:
     """Windows (update: buckets) that are begun and not complete. Exit code 1 if there are any."""
+    is_known = False
     with open_database() as engine:
         found = _open_partitions(engine, code, endpoint, Operation(operation.upper()))
+        with suppress(UnknownEndpoint):
+            refuse_unknown(engine, code, endpoint)
+            is_known = True
     print_rows(found, as_json=as_json, nothing=f"no {'bucket' if operation == 'update' else 'window'} is open")
-    if found:
-        raise click.exceptions.Exit(1)
+    if not found:
+        return
+    if is_known and not as_json:
+        which = "--operation update --bucket N" if operation == "update" else f"--operation {operation} --from T --to T"
+        click.echo(f"`platform ingest run {code} {endpoint} {which}` tries them again; so does Materialize", err=True)
+    raise click.exceptions.Exit(1)
 
 
 def _open_partitions(engine: Engine, code: str, endpoint: str, operation: Operation) -> list[dict[str, str]]:
