@@ -286,6 +286,7 @@ def test_an_event_that_the_graph_cannot_place_makes_it_rebuilt_before_the_answer
     assert client.post(run_event()).status_code == 201
     failing(lambda merge, *arguments: ApplyResult(True, 0))
     assert client.post(run_event(job="late", sql=None)).status_code == 201
+    assert "platform_lineage_rebuilds_requested_total{" in client.metrics()
     assert rebuild_requests.list_open(client.engine) == []
     assert any('"late"' in line for line in client.graph())
     until("the graph to have all", lambda: all(row.graph_applied_at for row in client.rows()))

@@ -125,3 +125,25 @@ def test_paths_that_are_linked_while_a_graph_is_rebuilt_do_not_make_it_begin_aga
     while_events_are_read.clear()
     deliveries.recover()
     assert deliveries.lines() == expected(deliveries, arrived)
+
+
+def test_events_that_come_with_one_that_needs_a_rebuild_do_not_wait_for_it(deliveries: Deliveries) -> None:
+    tables = [f"t{number}" for number in range(5)]
+    arrived = [created(deliveries, minute, table) for table in tables for minute in (1, 9)]
+    deliveries.deliver(arrived)
+    late = renamed(deliveries, 5, tables[0])
+    plain = [ran(10 + number, [path("a")], [path(f"b{number}")], job=f"j{number}") for number in range(4)]
+    group = [deliveries.prepare(one) for one in (*plain[:2], late, *plain[2:])]
+    result = deliveries.committer.commit(group)
+    assert result.rebuild == {deliveries.tenant.id}
+    assert result.waiting == {group[2].key}
+    deliveries.committer.flush()
+    assert deliveries.lines() == expected(deliveries, [*arrived, *plain])
+    assert raw_events.count_unapplied(deliveries.engine, before=now() + timedelta(hours=1)) == 1
+    # of many such events it is not tried which ones the graph could take
+    more = [deliveries.prepare(renamed(deliveries, 5, table)) for table in tables]
+    assert deliveries.committer.commit([group[2], *more]).waiting == {one.key for one in (group[2], *more)}
+    deliveries.recover()
+    everything = [*arrived, *plain, *(renamed(deliveries, 5, table) for table in tables)]
+    assert deliveries.lines() == expected(deliveries, everything)
+    assert not open_requests(deliveries)

@@ -50,36 +50,44 @@ def take(state: State, facts: Iterable[tuple[Stamp, Fact]], vouched: Vouched = N
     vouched: assets that need not be told again that they exist (speech/vouching.py).
     """
     for at, fact in facts:
-        match fact:
-            case Exists(ref, label, props, all_entries):
-                _say(state, ref, at, vouched)
-                _describe(state, resolve(state, ref, at), label, props, at, all_entries=all_entries)
-            case Dropped(ref):
-                _drop(state, resolve(state, ref, at), at)
-            case Renamed(ref, new):
-                if rename(state, ref, new, at) and new.parent is not None:
-                    _say(state, new.parent, at)
-                    if new.kind == "table":
-                        review_joined_claims(state, new)
-            case ColumnSet(table, columns):
-                _say(state, table, at)
-                _set_columns(state, resolve(state, table, at), columns, at)
-            case Linked(type, source, target, props):
-                _link(state, type, source, target, EdgeState(at, True, plain(props)))
-            case Unlinked(type, source, target):
-                _link(state, type, source, target, EdgeState(at, False))
-            case LinkSet(source, types, links):
-                if (node := _addressed(state, resolve(state, source, at), at)) is not None:
-                    _keep_newest(node.link_sets, types, at)
-                for link in links:
-                    _link(state, link.type, link.source, link.target, EdgeState(at, True, plain(link.props)))
-            case ColumnsUnlinked(table, types):
-                if (node := _addressed(state, resolve(state, table, at), at)) is not None:
-                    _keep_newest(node.column_link_sets, types, at)
-            case Statement():
-                take_statement(state, fact, at)
-        if may_drop(fact):
-            review_claims(state)
+        try:
+            _take_one(state, at, fact, vouched)
+        except NeedsRebuild as reason:
+            reason.version = version_in(at)
+            raise
+
+
+def _take_one(state: State, at: Stamp, fact: Fact, vouched: Vouched) -> None:
+    match fact:
+        case Exists(ref, label, props, all_entries):
+            _say(state, ref, at, vouched)
+            _describe(state, resolve(state, ref, at), label, props, at, all_entries=all_entries)
+        case Dropped(ref):
+            _drop(state, resolve(state, ref, at), at)
+        case Renamed(ref, new):
+            if rename(state, ref, new, at) and new.parent is not None:
+                _say(state, new.parent, at)
+                if new.kind == "table":
+                    review_joined_claims(state, new)
+        case ColumnSet(table, columns):
+            _say(state, table, at)
+            _set_columns(state, resolve(state, table, at), columns, at)
+        case Linked(type, source, target, props):
+            _link(state, type, source, target, EdgeState(at, True, plain(props)))
+        case Unlinked(type, source, target):
+            _link(state, type, source, target, EdgeState(at, False))
+        case LinkSet(source, types, links):
+            if (node := _addressed(state, resolve(state, source, at), at)) is not None:
+                _keep_newest(node.link_sets, types, at)
+            for link in links:
+                _link(state, link.type, link.source, link.target, EdgeState(at, True, plain(link.props)))
+        case ColumnsUnlinked(table, types):
+            if (node := _addressed(state, resolve(state, table, at), at)) is not None:
+                _keep_newest(node.column_link_sets, types, at)
+        case Statement():
+            take_statement(state, fact, at)
+    if may_drop(fact):
+        review_claims(state)
 
 
 def may_drop(fact: Fact) -> bool:

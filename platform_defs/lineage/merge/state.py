@@ -27,7 +27,12 @@ NAMED = frozenset(kind.name for kind in ASSET_KINDS.values() if kind.shows_last_
 
 
 class NeedsRebuild(Exception):
-    """What the graph remembers cannot decide this exactly; the stored events can."""
+    """What the graph remembers cannot decide this exactly; the stored events can.
+
+    version: of the event that cannot be merged; None if it is not known which one of several it is.
+    """
+
+    version: Version | None = None
 
 
 def stamp_of(version: Version, place: int) -> Stamp:

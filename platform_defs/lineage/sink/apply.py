@@ -46,11 +46,13 @@ class EventFacts:
 class ApplyResult:
     """needs_rebuild: the graph does not remember enough to merge these events in their order; nothing was written.
 
-    writes: how many nodes and edges were written or deleted.
+    writes: how many nodes and edges were written or deleted. late: the event because of which a rebuild is needed, if
+    it is known.
     """
 
     needs_rebuild: bool
     writes: int
+    late: Version | None = None
 
 
 def apply_events(
@@ -91,7 +93,7 @@ def apply_events(
         return ApplyResult(False, store.update(work))
     except NeedsRebuild as reason:
         log.info("events of tenant %d need a rebuild of its graph: %s", tenant.id, reason)
-        return ApplyResult(True, 0)
+        return ApplyResult(True, 0, reason.version)
 
 
 def prune_graph(store: GraphStore, older_than: datetime, *, speakers_before: datetime | None = None) -> int:

@@ -13,12 +13,14 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DatabaseError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from platform_defs.access.tenants import Tenant
 from platform_defs.errors import GraphError
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphConflict, GraphLost, InvalidGraphValue
 from platform_defs.graph.port import Graph
+from platform_defs.lineage.merge.relinking import Relink
 from platform_defs.lineage.sink import raw_events
-from platform_defs.lineage.sink.apply import apply_events
+from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
 from platform_defs.lineage.sink.pace import Pace, PacedStore, Updatable
 from platform_defs.lineage.sink.pending import PendingWrites, PreparedEvent, find_pending, tables_of_names
@@ -26,6 +28,7 @@ from platform_defs.lineage.sink.raw_events import EventKey
 from platform_defs.lineage.sink.symlinks import NameWatch
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuild_requests import TenantMarks
+from platform_defs.lineage.version import Version
 from platform_defs.store.engine import is_transient, transact
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.metadata import now
@@ -33,12 +36,21 @@ from platform_defs.store.metadata import now
 # A request has four seconds: a transaction is repeated once after a deadlock, then the client is asked to send again.
 ATTEMPTS = 2
 
+# So many events of a group may be left to a rebuild while the others are applied; each costs another try.
+MAX_LATE = 3
+# by tenant, the versions of events that need a rebuild
+Late = Mapping[int, frozenset[Version]]
+
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """rebuild: ids of tenants whose graph must be rebuilt to take these events; the rebuild is requested already."""
+    """rebuild: ids of tenants whose graph must be rebuilt; the rebuild is requested already.
+
+    waiting: the events that only the rebuild will bring into the graph.
+    """
 
     rebuild: frozenset[int] = frozenset()
+    waiting: frozenset[EventKey] = frozenset()
 
 
 class Committer(Protocol):
@@ -93,24 +105,39 @@ def _store_events_ahead(engine: Engine, events: Sequence[PreparedEvent]) -> None
         transact(engine, lambda connection: raw_events.insert_rows(connection, rows), attempts=ATTEMPTS)
 
 
-def _apply_to_graph(graph: Graph, pending: PendingWrites, pace: Pace | None = None) -> frozenset[int]:
-    """Applies the events and returns the tenants whose graph must be rebuilt instead."""
+def _apply_to_graph(graph: Graph, pending: PendingWrites, pace: Pace | None = None) -> Late:
+    """Applies the events and returns, by tenant, those for which the graph must be rebuilt instead."""
 
     def open_store(tenant_id: int) -> Updatable:
         store = graph.for_tenant(tenant_id)
         return store if pace is None else PacedStore(store, pace)
 
-    return frozenset(
-        tenant.id
-        for tenant, events in pending.by_tenant()
-        if apply_events(
-            open_store(tenant.id),
-            tenant,
-            events,
-            pending.counts.get(tenant.id, {}),
-            pending.relinks.get(tenant.id),
-        ).needs_rebuild
-    )
+    late: dict[int, frozenset[Version]] = {}
+    for tenant, events in pending.by_tenant():
+        counts, relink = pending.counts.get(tenant.id, {}), pending.relinks.get(tenant.id)
+        if some := _apply_all_but_late(open_store(tenant.id), tenant, events, counts, relink):
+            late[tenant.id] = some
+    return late
+
+
+def _apply_all_but_late(
+    store: Updatable,
+    tenant: Tenant,
+    events: Sequence[EventFacts],
+    counts: Mapping[str, int],
+    relink: Relink | None,
+) -> frozenset[Version]:
+    """Applies the events except those that need a rebuild, which it returns: all of them if these are too many."""
+    late: set[Version] = set()
+    while True:
+        rest = [event for event in events if event.version not in late]
+        result = apply_events(store, tenant, rest, counts, relink)
+        if not result.needs_rebuild:
+            return frozenset(late)
+        # events that are applied anew because of a symlink belong to the event that says it
+        if result.late is None or relink is not None or len(late) == MAX_LATE:
+            return frozenset(event.version for event in events)
+        late.add(result.late)
 
 
 class EmbeddedCommitter:
@@ -124,27 +151,27 @@ class EmbeddedCommitter:
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
         with measure_write(self._metrics, "raw", len(events)), measure_write(self._metrics, "graph", len(events)):
             _store_events_ahead(self._engine, events)
-            pending, rebuild = transact(
+            pending, late = transact(
                 self._engine, lambda connection: self._write(connection, events), attempts=ATTEMPTS
             )
         self._watch = pending.watch()
         missed = _request_missed_rebuilds(self._engine, EmbeddedGraph.on(self._engine), pending)
-        return CommitResult(rebuild | missed)
+        return _result(pending, late, missed)
 
-    def _write(self, connection: Connection, events: Sequence[PreparedEvent]) -> tuple[PendingWrites, frozenset[int]]:
+    def _write(self, connection: Connection, events: Sequence[PreparedEvent]) -> tuple[PendingWrites, Late]:
         graph = EmbeddedGraph.in_transaction(connection)
         pending = find_pending(connection, graph, events, self._watch)
         if not pending.events:
-            return pending, pending.rebuild
+            return pending, {}
         late = _apply_to_graph(graph, pending)
-        rebuild = late | pending.rebuild
-        applied, unapplied = _split_by_rebuild(pending.fresh, rebuild)
+        applied, unapplied = _split_by_rebuild(pending.fresh, pending.rebuild, late)
         raw_events.insert_rows(connection, [event.row for event in applied], applied_at=now())
         raw_events.insert_rows(connection, [event.row for event in unapplied])
-        raw_events.mark_applied(connection, [event.key for event in _split_by_rebuild(pending.waiting, rebuild)[0]])
+        applied, _ = _split_by_rebuild(pending.waiting, pending.rebuild, late)
+        raw_events.mark_applied(connection, [event.key for event in applied])
         if late:
             rebuild_requests.request_rebuild(connection, late)
-        return pending, rebuild
+        return pending, late
 
     def flush(self) -> None:
         if self._watch.tenants:
@@ -208,10 +235,11 @@ class ParallelCommitter:
                 lambda connection: rebuild_requests.request_rebuild(connection, late),
                 attempts=ATTEMPTS,
             )
-        rebuild = late | pending.rebuild | _request_missed_rebuilds(self.engine, self.graph, pending)
-        self._unmarked = [event.key for event in _split_by_rebuild(pending.events, rebuild)[0]]
+        missed = _request_missed_rebuilds(self.engine, self.graph, pending)
+        result = _result(pending, late, missed)
+        self._unmarked = [event.key for event in pending.events if event.key not in result.waiting]
         self._marks, self._watch = pending.marks, pending.watch()
-        return CommitResult(rebuild)
+        return result
 
     def flush(self) -> None:
         if self._unmarked or self._watch.tenants:
@@ -246,7 +274,7 @@ class ParallelCommitter:
         not_rewritten = [key for key in self._unmarked if rebuilt_at(key, marks) == rebuilt_at(key, self._marks)]
         raw_events.mark_applied(connection, not_rewritten)
 
-    def _write_graph(self, handover: Future[PendingWrites]) -> frozenset[int]:
+    def _write_graph(self, handover: Future[PendingWrites]) -> Late:
         pending = handover.result()
         try:
             with measure_write(self.metrics, "graph", len(pending.events)):
@@ -256,11 +284,22 @@ class ParallelCommitter:
             raise
 
 
+def _result(pending: PendingWrites, late: Late, missed: frozenset[int]) -> CommitResult:
+    renamed = pending.rebuild | missed
+    _, waiting = _split_by_rebuild(pending.events, renamed, late)
+    return CommitResult(renamed | late.keys(), frozenset(event.key for event in waiting))
+
+
 def _split_by_rebuild(
-    events: Sequence[PreparedEvent], rebuild: frozenset[int]
+    events: Sequence[PreparedEvent], rebuild: frozenset[int], late: Late
 ) -> tuple[list[PreparedEvent], list[PreparedEvent]]:
-    """The events that the graph has now, and those that only a rebuild will bring into it."""
-    return (
-        [event for event in events if event.tenant.id not in rebuild],
-        [event for event in events if event.tenant.id in rebuild],
-    )
+    """The events that the graph has now, and those that only a rebuild will bring into it.
+
+    rebuild: tenants of which it will bring all of them, because names have other meanings now.
+    """
+
+    def waits(event: PreparedEvent) -> bool:
+        id = event.tenant.id
+        return id in rebuild or event.event_facts.version in late.get(id, ())
+
+    return [event for event in events if not waits(event)], [event for event in events if waits(event)]

@@ -50,6 +50,12 @@ class SinkMetrics:
             ["tenant"],
             registry=registry,
         )
+        self.rebuilds = Counter(
+            "platform_lineage_rebuilds_requested",
+            "Groups with events for which the tenant's graph must be rebuilt; the log says why.",
+            ["tenant"],
+            registry=registry,
+        )
         self.dead_letters = Counter(
             "platform_lineage_dead_letters", "Refused events that were kept.", registry=registry
         )

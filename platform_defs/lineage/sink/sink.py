@@ -222,8 +222,9 @@ class Sink:
                 await self._refuse(lane, group[0], error)
             return
         self._health.find()
-        _answer_all([entry for entry in group if entry.event.tenant.id not in committed.rebuild], ACCEPTED)
+        _answer_all([entry for entry in group if entry.event.key not in committed.waiting], ACCEPTED)
         for tenant_id in sorted(committed.rebuild):
+            self._metrics.rebuilds.labels(str(tenant_id)).inc()
             entries = [entry for entry in group if entry.event.tenant.id == tenant_id]
             task = asyncio.create_task(self._rebuild_then_answer(tenant_id, entries))
             self._rebuilding.add(task)
