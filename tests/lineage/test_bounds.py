@@ -338,6 +338,13 @@ def test_runs_that_complete_twice_and_arrive_in_reverse_need_no_rebuild() -> Non
     assert rebuilds_of(*newest_first(*runs)) == 0
 
 
+def test_runs_that_complete_twice_while_others_of_their_job_complete_need_no_rebuild() -> None:
+    apart = bounds.MAX_RUNS + 3
+    ends = [ran(10 * at, f"r{at}", "COMPLETE", B, "x", lineage=True) for at in range(1, BACKLOG)]
+    again = [ran(10 * (at + apart) + 5, f"r{at}", "COMPLETE", B, "x", lineage=True) for at in range(1, BACKLOG)]
+    assert rebuilds_of(*([event] for event in sorted([*ends, *again], key=lambda event: event.version))) == 0
+
+
 @pytest.mark.usefixtures("small_memory")
 def test_a_group_in_which_a_run_is_put_aside_and_another_one_says_the_same_is_merged() -> None:
     before = [ran(3, "r1", "START", B, "y"), ran(8, "r3", "COMPLETE", B, "x")]

@@ -37,7 +37,7 @@ def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp)
     Of a run that is not remembered any more these events need no rebuild:
 
     - any, if the run has said nothing so far: then all is known of it; and any that itself says nothing;
-    - a new one, if it only makes the one statement again that the run had made;
+    - a new one, if it only makes the one statement again that the run had made (`_is_repeated`);
     - a late one, if newer runs say the same and have ended what it may end (`_is_outdone`). A backlog that is sent
       newest first has many of those: of each run the COMPLETE comes first, and then its START.
     """
@@ -53,17 +53,24 @@ def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp)
         short = digest_of(statement)[:_SHORT]
         if not trace.names_dataset:
             speaker.runs[name] = Run(completed=trace.completed)
-        elif state.is_partial and not (
-            not state.names_moved
-            and not trace.completed
-            and trace.digests == [short]
-            and all(run.newest < at for run in speaker.runs.values())
-        ):
+        elif state.is_partial and (state.names_moved or not _is_repeated(speaker, trace, statement, at)):
             if state.names_moved or trace.digests is None or not _is_outdone(speaker, trace, statement, at):
                 raise NeedsRebuild(f"{statement.speaker.id}: an event of a run that is not remembered any more")
             speaker.past[hash] = trace._replace(digests=sorted({*trace.digests, short}))
             return False
     return True
+
+
+def _is_repeated(speaker: SpeakerState, trace: Trace, statement: Statement, at: Stamp) -> bool:
+    """Whether this is a new event by which all is known again of its run.
+
+    That is so if the run has made only this one statement; and if it had completed, it has to complete again.
+    """
+    return (
+        trace.digests == [digest_of(statement)[:_SHORT]]
+        and (statement.completes or not trace.completed)
+        and at > max(speaker.floor, *(run.newest for run in speaker.runs.values()), NEVER)
+    )
 
 
 def _is_outdone(speaker: SpeakerState, trace: Trace, statement: Statement, at: Stamp) -> bool:
