@@ -3,11 +3,19 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
+from platform_defs.graph.model import Node
 from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, delete_older, read_counts
+from platform_defs.lineage.upkeep.retention import Retention, delete_expired
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
+from platform_defs.store.tables.lineage import lineage_events, lineage_sql_run
+from tests.lineage.deliveries import Deliveries
+from tests.lineage.test_merge_stores import open_graphs
+from tests.lineage.test_symlinks import deliveries, opened, path, place, ran
+
+__all__ = ["deliveries", "open_graphs", "opened", "place"]
 
 
 def counted(engine: Engine, *runs: SqlRun) -> Counts:
@@ -36,3 +44,31 @@ def test_a_forgotten_run_stays_counted(engine: Engine) -> None:
     counted(engine, SqlRun(1, "sql:a", "r1"))
     assert delete_older(engine, now() + timedelta(minutes=1)) == 1
     assert list(read_counts(engine, 1)) == [{"sql:a": 1}]
+
+
+def counts_in_graph(deliveries: Deliveries) -> dict[str, int]:
+    nodes = [node for node in deliveries.graph.for_tenant(deliveries.tenant.id).stream() if isinstance(node, Node)]
+    return {str(node.props["jobName"]): node.props["executionCount"] for node in nodes if "SQL" in node.labels}
+
+
+def test_each_job_has_its_own_count_and_only_the_operators_rebuild_counts_stored_events_anew(
+    deliveries: Deliveries,
+) -> None:
+    text, mine = "insert into b select * from a", deliveries.tenant.id
+    runs = [ran(minute, [path("a")], [path("b")], job=job, sql=text) for minute in range(3) for job in ("j", "k")]
+    deliveries.deliver(runs)
+    deliveries.deliver(runs)
+    deliveries.committer.flush()
+    assert counts_in_graph(deliveries) == {"j": 3, "k": 3}
+    # retention deletes all but the newest run of j
+    long_ago = now() - timedelta(days=100)
+    last = runs[-2].raw["run"]["runId"]
+    with deliveries.engine.begin() as connection:
+        for table in (lineage_events, lineage_sql_run):
+            old = (table.c.tenant_id == mine, table.c.run_uuid != last)
+            connection.execute(update(table).where(*old).values(created_at=long_ago))
+    delete_expired(deliveries.engine, deliveries.graph, Retention(90, 7, 30), now())
+    deliveries.rebuild(keep=True)
+    assert counts_in_graph(deliveries) == {"j": 3, "k": 3}
+    deliveries.rebuild()
+    assert counts_in_graph(deliveries) == {"j": 1}

@@ -62,12 +62,13 @@ def large(job: str, size: int) -> dict[str, Any]:
     return event
 
 
-def test_a_graph_with_events_of_one_and_seven_megabytes_can_be_rebuilt(engine: Engine) -> None:
+@pytest.mark.parametrize("keep", [False, True], ids=["by the operator", "after a late rename"])
+def test_a_graph_with_events_of_one_and_seven_megabytes_can_be_rebuilt(engine: Engine, keep: bool) -> None:
     events = [prepared(engine, large(f"job{at}", size)) for at, size in enumerate([MEBIBYTE] * 3 + [7 * MEBIBYTE])]
     for event in events:
         committer(engine).commit([event])
     before = lines(engine)
-    report = rebuild_tenant(engine, EmbeddedGraph.on(engine), DEMO_TENANT)
+    report = rebuild_tenant(engine, EmbeddedGraph.on(engine), DEMO_TENANT, keep_unexplained=keep)
     assert (report.events, report.removed) == (4, 0)
     assert lines(engine) == before
 

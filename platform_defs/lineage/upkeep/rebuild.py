@@ -35,7 +35,14 @@ from platform_defs.lineage.merge.forgotten_events import (
 )
 from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, State, empty_state
-from platform_defs.lineage.sink.apply import NAMED_AT, EventFacts, apply_events, stamp_facts, tenant_props
+from platform_defs.lineage.sink.apply import (
+    NAMED_AT,
+    EventFacts,
+    apply_events,
+    set_execution_counts,
+    stamp_facts,
+    tenant_props,
+)
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuilt_names import NamesChanged
 from platform_defs.lineage.version import Version
@@ -68,10 +75,12 @@ def rebuild(
     progress: Callable[[int], None],
     keep_unexplained: bool = False,
     forgotten: Set[Version] = frozenset(),
+    counts: Callable[[], Mapping[str, int]] | None = None,
 ) -> RebuildReport:
     """read_events reads all stored events of the tenant in the order of their versions, anew at each call.
 
-    It raises NamesChanged if names mean other tables than it has said before.
+    It raises NamesChanged if names mean other tables than it has said before. counts: how often the SQL nodes were
+    executed by the events that were read; without it they keep the counts that they have.
     """
     store = graph.for_tenant(tenant.id)
     removed = 0
@@ -85,7 +94,11 @@ def rebuild(
                 state = _merge_events(ForgottenFacts(empty_state(str(store.tenant))), events())
             if state is None:
                 continue
-            removed += _write_differences(store, _graph_of(tenant, state), keep_unexplained=keep_unexplained)
+            if counts is not None:
+                set_execution_counts(state, counts())
+            removed += _write_differences(
+                store, _graph_of(tenant, state), keep_unexplained=keep_unexplained, keep_counts=counts is None
+            )
             rebuild_requests.record_rewrite(engine, tenant.id)
             late = _apply_unseen(store, tenant, read_events(), seen)
             return RebuildReport(len(seen), removed, min(seen, default=None), late)
@@ -164,7 +177,9 @@ def _apply_all_but_late(store: GraphStore, tenant: Tenant, events: Sequence[Even
     return frozenset().union(*(_apply_all_but_late(store, tenant, some) for some in (events[:middle], events[middle:])))
 
 
-def _write_differences(store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained: bool) -> int:
+def _write_differences(
+    store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained: bool, keep_counts: bool
+) -> int:
     """Brings the stored graph to the wanted one; returns how many nodes and edges were removed."""
     nodes: dict[str, Node] = {}
     edges: dict[EdgeKey, Edge] = {}
@@ -191,7 +206,7 @@ def _write_differences(store: GraphStore, wanted: Iterable[Node | Edge], *, keep
             else:
                 extra_nodes.append(item.id)
         else:
-            change = difference(item.props, {**_props_without_facts(item), **node.props})
+            change = difference(item.props, {**_props_without_facts(item, keep_counts), **node.props})
             if change or not node.labels <= item.labels:
                 nodes[item.id] = Node(item.id, node.labels, change)
             else:
@@ -219,9 +234,9 @@ def _replace_by_change(edges: dict[EdgeKey, Edge], key: EdgeKey, change: Mapping
         del edges[key]
 
 
-def _props_without_facts(stored: Node) -> dict[str, object]:
+def _props_without_facts(stored: Node, keep_counts: bool) -> dict[str, object]:
     """Properties that no fact decides: those that other systems wrote, and the execution count."""
     if "Tenant" in stored.labels:
         return {}
     state = read_node(stored, NEVER)
-    return state.foreign | ({} if state.count is None else {COUNT: state.count})
+    return state.foreign | ({COUNT: state.count} if keep_counts and state.count is not None else {})

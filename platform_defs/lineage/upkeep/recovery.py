@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
@@ -136,6 +137,7 @@ def rebuild_tenant(
         keep_unexplained=keep_unexplained,
         progress=progress,
         forgotten=forgotten,
+        counts=None if keep_unexplained else lambda: Counter(run.sql_id for run in runs),
     )
     names.finish()
     store = graph.for_tenant(tenant.id)
