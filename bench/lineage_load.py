@@ -70,7 +70,7 @@ class Load:
         self._time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
 
     def requests(self, count: int, host: str, key: str) -> list[bytes]:
-        """The newest is the first, because clients take them from the end: so they arrive in the order of their times."""
+        """The newest comes first, because clients take from the end: events arrive in the order of their times."""
         return [self._request(host, key) for _ in range(count)][::-1]
 
     def _request(self, host: str, key: str) -> bytes:
