@@ -37,7 +37,7 @@ def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp)
     Of a run that is not remembered any more these events need no rebuild:
 
     - any, if the run has said nothing so far: then all is known of it; and any that itself says nothing;
-    - a new one, if it only makes the one statement again that the run had made (`_is_repeated`);
+    - a new one, if it only makes the one statement again that the run had made (`_is_said_again`);
     - a late one, if newer runs say the same and have ended what it may end (`_is_outdone`). A backlog that is sent
       newest first has many of those: of each run the COMPLETE comes first, and then its START.
     """
@@ -53,7 +53,7 @@ def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp)
         short = digest_of(statement)[:_SHORT]
         if not trace.names_dataset:
             speaker.runs[name] = Run(completed=trace.completed)
-        elif state.is_partial and (state.names_moved or not _is_repeated(speaker, trace, statement, at)):
+        elif state.is_partial and (state.names_moved or not _is_said_again(speaker, trace, statement, at)):
             if state.names_moved or trace.digests is None or not _is_outdone(speaker, trace, statement, at):
                 raise NeedsRebuild(f"{statement.speaker.id}: an event of a run that is not remembered any more")
             speaker.past[hash] = trace._replace(digests=sorted({*trace.digests, short}))
@@ -61,7 +61,7 @@ def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp)
     return True
 
 
-def _is_repeated(speaker: SpeakerState, trace: Trace, statement: Statement, at: Stamp) -> bool:
+def _is_said_again(speaker: SpeakerState, trace: Trace, statement: Statement, at: Stamp) -> bool:
     """Whether this is a new event by which all is known again of its run.
 
     That is so if the run has made only this one statement; and if it had completed, it has to complete again.
