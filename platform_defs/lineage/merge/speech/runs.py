@@ -90,7 +90,11 @@ class FoldedRuns:
     def take(self, name: str) -> tuple[Run, Bodies]:
         self.changes += 1
         run, bodies = self._runs.pop(name)
-        self._reading -= Counter(digest for digest in run.said if bodies[digest]["read"])
+        for digest in run.said:
+            if bodies[digest]["read"]:
+                self._reading[digest] -= 1
+                if not self._reading[digest]:
+                    del self._reading[digest]
         if run.done_at:
             self._done.remove((run.done_at, name))
         return run, bodies

@@ -32,7 +32,7 @@ from platform_defs.lineage.merge.speech.statement_bodies import (
     table_ref,
     tables_of,
 )
-from platform_defs.lineage.merge.speech.unmoved import LiveTables, unmoved_floors, unmoved_shape
+from platform_defs.lineage.merge.speech.unmoved import ONLY_READS, LiveTables, unmoved_floors, unmoved_shape
 from platform_defs.lineage.merge.state import NEVER, Claim, Stamp, State, column_of
 
 
@@ -190,7 +190,10 @@ def live_shape(state: State, speaker: SpeakerState, *, readers: bool = True) -> 
     Without readers what was read is left out: a claim on a column that was read is never taken back.
     """
     if not state.names_moved:
-        return unmoved_shape(speaker, readers=readers)
+        shape = unmoved_shape(speaker, readers=readers)
+        # What a run has read stays claimed when the run is put aside. Where everything is loaded it does no harm to
+        # claim it again, and there many runs are put aside.
+        return dict.fromkeys(speaker.folded.reading, ONLY_READS) | shape if readers and state.is_partial else shape
     parts = live_parts(state, speaker)
     return parts.keys() if readers else {part for part in parts if part.kind not in ("read", "reading")}
 

@@ -22,6 +22,9 @@ class LiveTables(NamedTuple):
     reads: bool
 
 
+ONLY_READS = LiveTables(False, frozenset(), frozenset(), True)
+
+
 def unmoved_shape(speaker: "SpeakerState", *, readers: bool) -> dict[str, LiveTables]:
     """Equal for the same speaker before and after a change exactly if the same parts of statements are live."""
     asked = tuple(speaker.runs.values()), speaker.floor, tuple(speaker.lineage_floors.items()), speaker.folded.changes
@@ -73,9 +76,6 @@ def _shape(speaker: "SpeakerState") -> dict[str, LiveTables]:
         )
         if any(live):
             shape[digest] = live
-    # what a run has read stays claimed when the run is put aside
-    for digest in speaker.folded.reading:
-        shape.setdefault(digest, LiveTables(False, frozenset(), frozenset(), True))
     return shape
 
 
