@@ -11,7 +11,8 @@ arrive cannot matter:
 3. Existence. An asset exists if a living fact says so: an Exists about it or about an asset below it, or a ColumnSet.
    Its label, each property and each entry of `properties` come from the living fact with the greatest stamp. A fact
    with all_entries replaces all entries that older facts gave to the asset.
-   The columns of one ColumnSet share a stamp: when a rename makes two of them one, the renamed column gives way.
+   The columns of one ColumnSet share a stamp. If a rename makes two of them one column, the one that kept its name
+   counts.
 4. A ColumnSet drops those columns of its table that it does not list.
 5. Edges. The living fact with the greatest stamp decides whether an edge stands and what its properties are. A LinkSet
    removes the links that it does not list, and ColumnsUnlinked all earlier links of the table's columns. An edge is
@@ -20,9 +21,14 @@ arrive cannot matter:
 
 What jobs say has rules of its own (speech/): a Statement counts until newer runs of its job replace it.
 
-Only the newest facts are remembered (state.py), and a bounded number of them (bounds.py). If they do not suffice to
-decide exactly, NeedsRebuild is raised. That takes a rename that arrives late, contradictory facts from before a rename
-that arrive late, an old statement that counts again although its table has become one with another since, or one of the
-cases in speech/crowds.py and speech/past_runs.py. A rebuild, which applies all events in the order of their versions to
-a state that holds everything, never raises it.
+Only the newest facts are remembered (state.py), and a bounded number of them (bounds.py). Where they do not suffice to
+decide exactly, the merge raises NeedsRebuild. It may have to in these cases:
+
+- A rename arrives after newer facts about its old or its new name.
+- A late fact is about an asset that a rename has since made one with another asset.
+- A late drop, or a late set of columns, is older than a rename of something below that asset.
+- An old statement of a job counts again, about a table that a rename has since made one with another table.
+- The cases that relinking.py, speech/crowds.py and speech/past_runs.py describe.
+
+A rebuild never raises it: it applies all events in the order of their versions, to a state that holds everything.
 """

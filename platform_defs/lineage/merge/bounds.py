@@ -1,19 +1,19 @@
-"""How much the merge remembers one by one. What lies beyond a bound is either decided all the same or needs a rebuild.
+"""How much the graph stores one by one. Of what exceeds a bound it stores a summary, which usually suffices to decide.
 
-The bounds hold for what is stored in the graph. A rebuild, which holds the whole graph in memory, has none of them: it
-forgets only when it writes.
+Where the summary does not suffice, the merge raises NeedsRebuild. A rebuild holds the whole graph in memory and has no
+bounds: they apply only to what it writes in the end.
 """
 
-# So many speakers who claim a column, or an edge of column lineage, are remembered one by one (speech/crowds.py).
+# How many speakers that claim the same column, or the same edge of column lineage, are stored (speech/crowds.py).
 MAX_CLAIMS = 32
-# A speaker remembers this many completed runs beside those that still count, and so many that have not completed
+# How many completed runs of a speaker are stored, besides those that still count, and how many that have not completed
 # (speech/past_runs.py).
 MAX_RUNS = 8
 MAX_OPEN_RUNS = 32
-# Of a speaker's uncompleted runs that are not remembered one by one: so many statements that count.
+# How many statements that still count are stored of a speaker's other uncompleted runs.
 MAX_UNFINISHED = 256
-# Traces of so many runs are stored that are not remembered any more: of completed ones and of others.
+# Of how many runs that are not stored any more a trace is kept: of completed ones, and of those that never completed.
 MAX_PAST_COMPLETED = 32
 MAX_PAST_OPEN = 128
-# A table and what is above it remember so many events that named them (relinking.py).
+# How many events that named a table, a schema or a catalog are stored with it (relinking.py).
 MAX_NAMED = 16

@@ -36,7 +36,7 @@ from platform_defs.lineage.merge.state import (
 
 
 def operations(state: State) -> list[Operation]:
-    """In an order in which each can be carried out: what goes, then nodes, then edges."""
+    """Deletions first, then nodes, then edges. Raises NeedsRebuild as `settle` does."""
     settle(state)
     new_nodes: list[Node] = []
     patches: list[Patch] = []
@@ -97,7 +97,11 @@ def whole_graph(state: State) -> Iterator[Node | Edge]:
 
 
 def settle(state: State) -> None:
-    """Forgets what is dead: facts below their floor, and nodes of which nothing is left to remember."""
+    """Removes what is dead from the state: facts up to their floor, and nodes of which nothing is left to remember.
+
+    Also reduces what is remembered of speakers and claims to what is stored (bounds.py). Raises NeedsRebuild if it is
+    then not known which properties an asset should show.
+    """
     for key in list(state.edges):
         if not lives(state, key):
             edge = state.edges[key]
@@ -135,7 +139,7 @@ def _bound_claims(state: State) -> None:
         if item.claims or item.crowd.size:
             bound_claims(item)
             if state.is_partial and not shows_first(item):
-                raise NeedsRebuild("those who said what is shown have taken it back, and many others say the same")
+                raise NeedsRebuild("speakers took back properties that are shown, and a crowd may claim others")
 
 
 def _forget_dead(node: NodeState, dead_at: Stamp) -> None:
@@ -155,6 +159,7 @@ def _forget_dead(node: NodeState, dead_at: Stamp) -> None:
 
 
 def _is_remembered(state: State, node: NodeState, ref: Ref) -> bool:
+    """Whether a node that does not exist must be kept as a tombstone, because late events may depend on it."""
     if node.renames or node.incoming_renames or node.link_sets or node.column_link_sets:
         return True
     if node.count is not None or node.column_renamed_at or node.speaker is not None:
@@ -186,6 +191,7 @@ def _label(node: NodeState) -> str:
 
 
 def _set_at(state: State, ref: Ref | None) -> Stamp:
+    """For a column, the stamp of its table's newest ColumnSet; NEVER for other assets and without such a set."""
     table = None if ref is None or ref.kind != "column" or ref.parent is None else state.find(ref.parent)
     return NEVER if table is None or table.columns is None else table.columns.at
 
@@ -195,7 +201,10 @@ def _is_hidden(node: Node) -> bool:
 
 
 def difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What to write so that the stored properties become the wanted ones; in Python True equals 1 and 1.0."""
+    """The properties to write so that the stored ones become the wanted ones; None removes a property.
+
+    Values are compared by their repr, because in Python True equals 1 and 1.0.
+    """
     change: dict[str, Any] = {name: None for name in stored if name not in wanted}
     for name, value in wanted.items():
         if name not in stored or repr(stored[name]) != repr(value):

@@ -29,18 +29,24 @@ from platform_defs.lineage.merge.state import (
 
 FACTS = "_facts"
 COUNT = "executionCount"
-# stands for the stamp of the table's newest ColumnSet: that an unchanged set was said again costs no write on columns
+# A column stores this in place of the stamp of its table's newest ColumnSet. When the same set is stated again, only
+# the stamp on the table has to be written.
 OF_SET = "="
+# begins the names of properties that are entries of the map `properties`
 ENTRY = "properties."
 
 
 def read_facts(node: Node) -> dict[str, Any]:
+    """The content of the hidden property; empty if the node has none."""
     facts: dict[str, Any] = orjson.loads(node.props.get(FACTS, "{}"))
     return facts
 
 
 def read_node(node: Node, set_at: Stamp, facts: dict[str, Any] | None = None) -> NodeState:
-    """set_at: the stamp of the newest ColumnSet of the table above, for a column. facts: if they were read already."""
+    """What is remembered in a stored node.
+
+    set_at: for a column, the stamp of its table's newest ColumnSet. facts: what `read_facts` returned, if it was called.
+    """
     facts = read_facts(node) if facts is None else facts
     kind = next((label for label in node.labels if label != KNOWLEDGE and not vector_dimension(label)), None)
     shown = {name: value for name, value in node.props.items() if not name.startswith("_")}
@@ -91,7 +97,7 @@ def read_node(node: Node, set_at: Stamp, facts: dict[str, Any] | None = None) ->
 
 
 def written_node(id: str, state: NodeState, label: str | None, set_at: Stamp) -> Node:
-    """The node as the store should hold it; label None: it does not exist and is a tombstone."""
+    """The node as the store should hold it; with the label None it is a tombstone."""
     props: dict[str, Any] = {FACTS: _text(_facts(state, label, set_at))}
     if label is None:
         return Node(id, {TOMBSTONE, KNOWLEDGE} | ({state.vector} if state.vector else set()), props)
@@ -117,7 +123,7 @@ def written_node(id: str, state: NodeState, label: str | None, set_at: Stamp) ->
 
 
 def read_edge(edge: Edge) -> tuple[EdgeKey, EdgeState]:
-    """The edge under its shown type."""
+    """The key of the edge with its visible type, and what is remembered of it."""
     facts: dict[str, Any] = orjson.loads(edge.props.get(FACTS, "{}"))
     hidden = edge.type.startswith(GONE_PREFIX)
     claims = {name: Claim(Stamp(at), given) for name, (at, given) in facts.get("claims", {}).items()}
@@ -135,6 +141,7 @@ def read_edge(edge: Edge) -> tuple[EdgeKey, EdgeState]:
 
 
 def written_edge(key: EdgeKey, state: EdgeState, *, shown: bool) -> Edge:
+    """The edge as the store should hold it; one that is not shown has a hidden type (GONE_PREFIX)."""
     facts: dict[str, Any] = {"at": state.at} if state.at else {}
     if not state.linked:
         facts["cut"] = True
@@ -154,7 +161,7 @@ def written_edge(key: EdgeKey, state: EdgeState, *, shown: bool) -> Edge:
 
 
 def plain(props: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties as both stores give them back, so that what did not change is seen not to have changed."""
+    """Properties in the form in which both stores return them, so that unchanged ones compare as equal."""
     return {name: _plain(value) for name, value in props.items()}
 
 

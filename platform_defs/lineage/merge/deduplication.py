@@ -23,9 +23,10 @@ from platform_defs.lineage.version import Version
 
 
 def without_repeats(facts: Sequence[tuple[Stamp, Fact]]) -> list[tuple[Stamp, Fact]]:
-    """Each fact once, as it was said last, which says all that the others did.
+    """Each fact once, with its newest stamp.
 
-    Not so where something is dropped or renamed in between, and not for HAS_METRIC, of which the first counts too.
+    If any fact drops or renames something, all facts are returned, because a repetition after that adds something.
+    HAS_METRIC is always kept, because its oldest stamp counts too.
     """
     if any(isinstance(fact, Dropped | Renamed) for _, fact in facts):
         return list(facts)
@@ -33,14 +34,14 @@ def without_repeats(facts: Sequence[tuple[Stamp, Fact]]) -> list[tuple[Stamp, Fa
     said: dict[Hashable, list[Fact]] = defaultdict(list)
     for at, fact in reversed(facts):
         same_subject = said[_subject(fact)]
-        if fact not in same_subject or _puts_under(fact):
+        if fact not in same_subject or _links_metric(fact):
             same_subject.append(fact)
             newest.append((at, fact))
     return newest[::-1]
 
 
 def note_naming_events(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> None:
-    """Notes of all facts, repeated ones too, which events named a table and what is above it."""
+    """Notes which events named a table, its schema and its catalog. facts: all of them, repeated ones too."""
     naming: dict[Ref, set[Version]] = defaultdict(set)
     for at, fact in facts:
         if isinstance(fact, Exists | ColumnSet):
@@ -51,10 +52,10 @@ def note_naming_events(state: State, facts: Iterable[tuple[Stamp, Fact]]) -> Non
                 naming[ref].add(version)
     for ref, versions in naming.items():
         if ref.kind in NAMED_IN and (node := state.find(ref)) is not None:
-            node.name_in(versions)
+            node.add_naming_events(versions)
 
 
-def _puts_under(fact: Fact) -> bool:
+def _links_metric(fact: Fact) -> bool:
     links = fact.links if isinstance(fact, LinkSet) else (fact,)
     return any(isinstance(link, Linked) and link.type == HAS_METRIC for link in links)
 

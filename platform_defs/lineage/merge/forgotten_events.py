@@ -14,7 +14,7 @@ from platform_defs.graph.model import Edge, EdgeKey, Node
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.codec import read_edge, read_facts, read_node
 from platform_defs.lineage.merge.load import table_of
-from platform_defs.lineage.merge.renames import joined, joined_claims, joined_edges, living
+from platform_defs.lineage.merge.renames import joined, joined_claims, joined_edges, living_facts
 from platform_defs.lineage.merge.speech.claims import claim_again, name_crowds
 from platform_defs.lineage.merge.speech.crowds import joined_crowds
 from platform_defs.lineage.merge.speech.speakers import SpeakerState
@@ -35,12 +35,13 @@ from platform_defs.lineage.merge.state import (
 )
 from platform_defs.lineage.version import Version
 
+# a rename: its stamp, the old name, the new name
 Move = tuple[Stamp, Ref, Ref]
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Pre-rename facts of the asset that now has this name."""
+    """Facts from before a rename about the asset that has the name `new` since, and about all below it."""
 
     new: Ref
     nodes: dict[str, NodeState] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class ForgottenFacts:
-    """waiting: by the stamp of the rename."""
+    """state: the facts of deleted events. waiting: those to add when the rename of this stamp has been merged."""
 
     state: State
     waiting: dict[Stamp, Waiting] = field(default_factory=dict)
@@ -58,7 +59,10 @@ class ForgottenFacts:
 def read_forgotten_facts(
     tenant: str, items: Iterable[Node | Edge], stored: set[Version], moves: Sequence[Move]
 ) -> ForgottenFacts:
-    """items: the whole graph. stored: the versions of all stored events; moves: their renames."""
+    """Finds the facts in the graph whose events are not stored any more.
+
+    items: the whole graph. stored: the versions of all stored events. moves: their renames.
+    """
     state = _whole(tenant, items)
     name_crowds(state)
     forgotten = ForgottenFacts(state)
@@ -69,7 +73,7 @@ def read_forgotten_facts(
 
     _restamp(forgotten, kept)
     for at, ref, new in sorted(moves, key=lambda move: move[0], reverse=True):
-        # a rename of which the graph does not know has moved nothing
+        # a rename that the graph does not know has moved nothing
         if at in mixed:
             origin = new if mixed[at] else ref
             found = _taken_out(state, at, new, origin)
@@ -83,13 +87,13 @@ def read_forgotten_facts(
 
 
 def make_older(forgotten: ForgottenFacts) -> None:
-    """Whatever is remembered counts as said before every event: then those can be taken in their order."""
+    """Makes all forgotten facts older than every event, so that the stored events can be merged after them."""
     _restamp(forgotten, lambda stamp: Stamp(f"{BEFORE_ALL}{stamp}") if stamp else NEVER)
 
 
 def take_up(state: State, waiting: Waiting) -> None:
-    """What waited for a rename, which has just been taken."""
-    family = {one: living(state, one, flat=True) for one in (waiting.new, *state.below(waiting.new))}
+    """Adds the facts that waited for a rename to the state, in which that rename has just been merged."""
+    family = {one: living_facts(state, one, flat=True) for one in (waiting.new, *state.below(waiting.new))}
     root = state.node(waiting.new)
     for one, node in family.items():
         state.put_node(one.id, node)
@@ -108,7 +112,7 @@ def take_up(state: State, waiting: Waiting) -> None:
 
 
 def is_of_merge(item: Node | Edge) -> bool:
-    """Whether the merge wrote it: a node that it has a name for, an edge that a fact says or names imply."""
+    """Whether the merge wrote it, and not another system: a node with a name, or an edge with a fact or by names."""
     if isinstance(item, Node):
         return read_node(item, NEVER).ref is not None
     key, edge = read_edge(item)
@@ -116,8 +120,9 @@ def is_of_merge(item: Node | Edge) -> bool:
 
 
 def _whole(tenant: str, items: Iterable[Node | Edge]) -> State:
+    """The whole stored graph as a state."""
     state = empty_state(tenant)
-    # here what is remembered of renames is also changed in place
+    # renames are also changed in place below, which `put_node` does not notice
     state.names_moved = True
     nodes: list[Node] = []
     for item in items:
@@ -127,7 +132,7 @@ def _whole(tenant: str, items: Iterable[Node | Edge]) -> State:
             key, edge = read_edge(item)
             if key.type not in DERIVED_TYPES:
                 state.put_edge(key, edge)
-    # a column's facts are told by the column set of its table, which so comes first
+    # Tables first: a column may store a mark in place of the stamp of its table's ColumnSet (codec.OF_SET).
     for node in sorted(nodes, key=lambda node: node.id.startswith("column:")):
         facts = read_facts(node)
         table = table_of(node.id, facts)
@@ -143,7 +148,7 @@ def _nodes(state: State) -> list[NodeState]:
 
 
 def _restamp(forgotten: ForgottenFacts, new: Callable[[Stamp], Stamp]) -> None:
-    """Every stamp anew; a fact whose stamp becomes NEVER is gone."""
+    """Replaces every stamp; a fact whose stamp becomes NEVER is removed."""
     for node in (
         *_nodes(forgotten.state),
         *(node for some in forgotten.waiting.values() for node in some.nodes.values()),
@@ -165,12 +170,12 @@ def _restamped_claims(claims: dict[str, Claim], new: Callable[[Stamp], Stamp]) -
 
 
 def _restamped_crowd(crowd: Crowd, new: Callable[[Stamp], Stamp]) -> Crowd:
-    """What is left of a crowd are claims of speakers who are forgotten."""
+    """A crowd is never removed: after `name_crowds` it holds only claims of speakers that retention has forgotten."""
     return crowd._replace(since=new(crowd.since) or BEFORE_ALL) if crowd.size else crowd
 
 
 def _restamp_speaker(speaker: SpeakerState, new: Callable[[Stamp], Stamp]) -> None:
-    # the rebuild sees what is stored of these runs again
+    # the rebuild applies the stored events of these runs again
     speaker.past, speaker.lacks_counting, speaker.forgotten_at = {}, False, new(speaker.forgotten_at)
     speaker.floor = new(speaker.floor)
     speaker.lineage_floors = {id: at for id, stamp in speaker.lineage_floors.items() if (at := new(stamp))}
@@ -211,7 +216,10 @@ def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:
 
 
 def _taken_out(state: State, at: Stamp, new: Ref, origin: Ref) -> Waiting:
-    """What was said before a rename of what bears the new name since, and of what is below it; named as `origin`."""
+    """Takes facts from before a rename out of the state: about the asset that is called `new` since, and all below it.
+
+    They are returned under the name `origin`.
+    """
     family = [one for one in (new, *state.below(new)) if state.nodes[one.id] is not None]
     names = {one.id: Ref(one.kind, (*origin.name, *one.name[len(new.name) :])) for one in family}
     found = Waiting(new)
@@ -234,6 +242,7 @@ def _taken_out(state: State, at: Stamp, new: Ref, origin: Ref) -> Waiting:
 
 
 def _put_back(state: State, found: Waiting) -> None:
+    """Adds facts to the state that `_taken_out` has found, under the names that they have there."""
     for id, node in found.nodes.items():
         state.put_node(id, _with_newer(state.nodes[id], node))
     for key, edge in found.edges.items():
@@ -241,7 +250,10 @@ def _put_back(state: State, found: Waiting) -> None:
 
 
 def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeState]:
-    """What is older and what is newer; the root's renames, in and out, are of its name, not of what bore it."""
+    """The facts of a node from before and from after a stamp.
+
+    root: the node is the renamed asset itself. Its renames stay with its name, so they count as facts from after.
+    """
     columns_before = node.columns is not None and node.columns.at < at
     before = replace(
         node,
@@ -281,7 +293,7 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
 
 
 def _with_newer(known: NodeState | None, back: NodeState) -> NodeState:
-    """known: what was said of the old name since."""
+    """The facts that go back to the old name, joined with those that were stated about that name since (known)."""
     if known is None:
         return back
     return replace(
@@ -306,7 +318,7 @@ def _with_newer(known: NodeState | None, back: NodeState) -> NodeState:
 
 
 def _leave_out_empty(forgotten: ForgottenFacts) -> None:
-    """Nodes of which nothing is remembered, unless an edge needs them."""
+    """Removes nodes of which nothing is remembered, unless an edge needs them."""
     edges = [*forgotten.state.edges, *(key for some in forgotten.waiting.values() for key in some.edges)]
     ends = {end for key in edges for end in (key.from_id, key.to_id)}
     for id, node in list(forgotten.state.nodes.items()):

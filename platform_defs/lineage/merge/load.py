@@ -21,9 +21,10 @@ def load(
     around: Iterable[str] = (),
     relinked: Collection[Ref] = (),
 ) -> State:
-    """The state as far as these facts touch it, nodes besides, some with all their edges, and the tenant's node.
+    """Loads everything that is needed to merge these facts, and the tenant's node.
 
-    relinked: names of tables of which all is needed.
+    ids: further nodes to load. around: further nodes to load with all their edges. relinked: names of tables that
+    `relinking.take_back` will remove.
     """
     state = State(str(transaction.tenant))
     missing = find_required(state, facts, relinked)
@@ -72,7 +73,7 @@ def _fetch_nodes(transaction: GraphTransaction, state: State, ids: set[str]) -> 
     state.tenant_node = found.pop(state.tenant, state.tenant_node)
     for id in (ids | above) - {state.tenant} - found.keys():
         state.put_node(id, None)
-    # a column's facts are told by the column set of its table, which so comes first
+    # Tables first: a column may store a mark in place of the stamp of its table's ColumnSet (codec.OF_SET).
     for node in sorted(found.values(), key=lambda node: node.id.startswith("column:")):
         owner = table_of(node.id, facts[node.id])
         above_it = None if owner is None else state.nodes.get(owner.id)

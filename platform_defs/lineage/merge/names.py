@@ -9,7 +9,7 @@ from platform_defs.lineage.version import Version
 
 
 def floor(state: State, ref: Ref) -> Stamp:
-    """The newest drop of the asset or of what is above it: facts up to then are dead."""
+    """The stamp of the newest drop of the asset or of an asset above it: facts up to then are dead."""
     node = state.find(ref)
     own, arrived_at = (NEVER, NEVER) if node is None else (node.floor, node.arrived_at)
     above = NEVER
@@ -18,12 +18,12 @@ def floor(state: State, ref: Ref) -> Stamp:
         parent = state.find(ref.parent)
         if parent is not None and parent.columns is not None:
             above = max(above, parent.columns.lacked.get(ref.name[-1], parent.columns.at))
-    # what was dropped here before the asset came to this name by a rename was something else
+    # a drop of what is above, from before the asset was renamed to this name, was about another asset of this name
     return max(own, above) if above > arrived_at else own
 
 
 def dropped_at(state: State, table: Ref) -> Stamp:
-    """The newest drop of the table, or of something of it that speakers do not know of."""
+    """The newest drop of the table, of any of its columns by a ColumnSet, or of what a crowd claimed of it."""
     node = state.find(table)
     if node is None:
         return floor(state, table)
@@ -31,7 +31,7 @@ def dropped_at(state: State, table: Ref) -> Stamp:
 
 
 def exists_at(state: State, ref: Ref) -> Stamp:
-    """The newest fact that says the asset exists."""
+    """The stamp of the newest fact or claim that says that the asset exists; it may be dead."""
     node = state.find(ref)
     if node is None:
         return NEVER
@@ -48,7 +48,7 @@ def exists(state: State, ref: Ref) -> bool:
 
 
 def unlinked_at(state: State, ref: Ref, type: str) -> Stamp:
-    """The newest fact that spoke of all outgoing links of that type: older ones about single links are dead."""
+    """The newest fact that listed all outgoing links of this type: older facts about single links are dead."""
     node = state.find(ref)
     own = NEVER if node is None else node.link_sets.get(type, NEVER)
     if node is not None and ref.kind == "table":
@@ -58,26 +58,29 @@ def unlinked_at(state: State, ref: Ref, type: str) -> Stamp:
 
 
 def current_name(state: State, ref: Ref, at: Stamp) -> Ref | None:
-    """The present name of the asset that was called `ref` at that time, for a fact that is merged already.
+    """The present name of the asset that was called `ref` at that time; None if facts of that time about it are dead.
 
-    None if the fact is dead.
-
-    Unlike `resolve` this never asks for a rebuild: what was said has already moved with every rename since.
+    For facts that are merged already. Unlike `resolve` this never raises NeedsRebuild, because such facts have moved
+    along with every rename since.
     """
     found = follow(state, ref, at)
     return None if found is None else found[0]
 
 
 def follow(state: State, ref: Ref, at: Stamp) -> tuple[Ref, Stamp] | None:
-    """The present name as `current_name` says it, and since when drops of that name are drops of this asset.
+    """The name that `current_name` returns, and since when a drop of that name is a drop of this asset.
 
-    That is the time of the last rename by which something else came to the name; without one, the given time.
+    That is since the last rename that made it one with another asset; without one, since the given time.
     """
     return _follow(state, ref, at, merged=True)
 
 
 def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
-    """The present name of the asset that was called `ref` at that time; None if all that was said then is dead."""
+    """The present name of the asset that was called `ref` at that time; None if facts of that time about it are dead.
+
+    For new facts. Raises NeedsRebuild if a rename has made the asset one with another since, because then only the
+    newest facts of both together are remembered.
+    """
     found = _follow(state, ref, at, merged=False)
     return None if found is None else found[0]
 
@@ -96,8 +99,9 @@ def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> tuple[Ref, St
         left_at = min((stamp for stamp in node.renames if stamp > time), default=None)
         incoming = next((one for one in node.incoming_renames if one.at > time), None)
         if incoming is not None and (left_at is None or left_at > incoming.at):
-            # said of the name before something else came to it: the two are one since then
-            # (an older floor than the last rename's may have come with what was renamed)
+            # Another asset was renamed to this name afterwards, so the two are one since then. Whether they were
+            # dropped after that rename is asked by its time and not by the fact's, because the renamed asset may have
+            # brought an older floor along.
             if time < incoming.floor or (not merged and left_at is None and floor(state, ref) > node.arrived_at):
                 return None
             if not merged:
@@ -114,16 +118,16 @@ def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> tuple[Ref, St
 
 
 def claims_dead_before(state: State, key: EdgeKey) -> Stamp:
-    """Claims up to this stamp on the edge do not count: an end was dropped, or somebody took the edge back."""
+    """Claims on the edge up to this stamp do not count: one of its ends was dropped, or a fact removed the edge."""
     begin, end = state.nodes[key.from_id], state.nodes[key.to_id]
     if begin is None or end is None or begin.ref is None or end.ref is None:
-        return Stamp("~")
+        return Stamp("~")  # after every stamp
     dropped_at = max(floor(state, begin.ref), floor(state, end.ref))
     return max(dropped_at, unlinked_at(state, begin.ref, key.type), cut_at(state, key))
 
 
 def crowd_spoke_until(state: State, tables: Iterable[Ref]) -> Version:
-    """The newest event in which anybody of a crowd may have made its claim: each such event names all of the tables."""
+    """The version of the newest event that may hold a claim of a crowd: each such event names all of these tables."""
     return min(version_in(exists_at(state, table)) for table in tables)
 
 
@@ -138,6 +142,6 @@ def table_above(ref: Ref) -> Ref:
 
 
 def cut_at(state: State, key: EdgeKey) -> Stamp:
-    """When somebody took back this single edge."""
+    """When a fact about this single edge removed it; NEVER if none did, or if it was stated again."""
     known = state.edges.get(key)
     return known.at if known is not None and not known.linked else NEVER

@@ -1,4 +1,7 @@
-"""Forgets old drops, renames and cut edges; an event that is even older and arrives afterwards would count again."""
+"""Forgets old drops, renames and removed edges.
+
+If an event arrives afterwards that is even older, it counts again, as if the drop had never been.
+"""
 
 from collections.abc import Iterable
 
@@ -24,9 +27,10 @@ def _has_renames(node: Node) -> bool:
 
 
 class Speakers:
-    """The speakers of a graph: those that may be forgotten, and the renames that the others still need.
+    """The speakers of a graph: which of them may be forgotten, and which renames the others still need.
 
-    Only by a rename is it known that what a speaker takes back is what it once said of another name.
+    When a speaker takes back a statement about a table that was renamed since, only the rename tells where the claims
+    of that statement are now.
     """
 
     def __init__(self, silent_since: Stamp) -> None:
@@ -46,7 +50,7 @@ class Speakers:
                 speaker is None
                 or max((run.newest for run in speaker.runs.values()), default=NEVER) < self._silent_since
             ):
-                # what such a speaker claims stays
+                # its claims stay
                 self.silent.append(item.id)
                 return
             for table, at in speaker.tables().items():
@@ -57,7 +61,7 @@ class Speakers:
                 self._renamed[node.ref] = node.renames
 
     def needed_ids(self) -> set[str]:
-        """Tables and columns whose renames must not be forgotten."""
+        """The ids of tables and columns whose renames must not be forgotten."""
         renames = {ref.id: moves for ref, moves in self._renamed.items() if ref.kind == "table"}
         needed: set[str] = set()
         waiting = list(self._named.items())
@@ -95,7 +99,7 @@ def forget(state: State, ids: Iterable[str], before: Stamp) -> None:
 
 
 def _leave_set(state: State, ref: Ref) -> None:
-    """Without its drop a column of the newest set would come back; it leaves the set instead."""
+    """Takes a column out of its table's newest ColumnSet, which would revive the column once its drop is forgotten."""
     table = None if ref.kind != "column" or ref.parent is None else state.find(ref.parent)
     if table is not None and table.columns is not None and ref.name[-1] in table.columns.lacked:
         del table.columns.lacked[ref.name[-1]]

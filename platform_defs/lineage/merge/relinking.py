@@ -20,7 +20,10 @@ StampedFacts = Sequence[tuple[Stamp, Fact]]
 
 @dataclass(frozen=True, slots=True)
 class Relink:
-    """names: those that mean other tables now. before, after: what all events that used them said, and say now."""
+    """Events to apply anew, because names that they use mean other tables now.
+
+    names: these names. before: the facts of the events as they were applied. after: their facts by the new meanings.
+    """
 
     names: frozenset[Ref]
     before: StampedFacts
@@ -37,6 +40,7 @@ def is_plain(facts: StampedFacts) -> bool:
 
 
 def names_any(facts: StampedFacts, names: Set[Ref]) -> bool:
+    """Whether a fact says that an asset of one of these names exists."""
     return any(isinstance(fact, Exists) and fact.ref in names for _, fact in facts)
 
 
@@ -94,7 +98,7 @@ def _is_in(columns: Set[Ref | None], tables: Set[Ref], column: Ref) -> bool:
 
 
 def _stamps(node: NodeState) -> Iterator[Stamp]:
-    """All stamps of the node; one that no event has if it remembers what cannot be taken back."""
+    """All stamps of the node, and NEVER, which is of no event, if it remembers something that cannot be taken back."""
     if node.renames or node.incoming_renames or node.column_renamed_at or node.columns is not None or node.floor:
         yield NEVER
     if node.link_sets or node.column_link_sets or node.entries_at:
@@ -106,10 +110,10 @@ def _stamps(node: NodeState) -> Iterator[Stamp]:
 
 
 def _forget_above(state: State, above: Ref, versions: set[Version]) -> None:
-    """A schema or catalog of a name exists no longer, unless other events have named it.
+    """Lets a schema or catalog above a name cease to exist, unless other events have named it.
 
-    Only names of files are taken back, and of these nobody drops what is above: so it does not matter when others did.
-    The events themselves may name it again, for another file.
+    It does not matter when those events named it: only names of files are taken back, and what is above a file is never
+    dropped. The events that are applied anew may name it again, for another file.
     """
     node = state.find(above)
     if node is None:

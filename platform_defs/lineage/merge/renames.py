@@ -34,7 +34,11 @@ from platform_defs.lineage.merge.state import (
 
 
 def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
-    """Applies the rename; False if it was applied before. Raises NeedsRebuild if either name has newer facts."""
+    """Applies the rename; returns False if it was applied before.
+
+    Raises NeedsRebuild if either name has newer facts, or if the two assets become one and it is not remembered what
+    speakers have said of them.
+    """
     if ref.kind == "column":
         assert ref.parent is not None
         table = resolve(state, ref.parent, at)
@@ -68,7 +72,10 @@ def _renames(state: State, ref: Ref) -> dict[Stamp, Ref]:
 
 
 def _refuse_newer(state: State, ref: Ref, at: Stamp) -> None:
-    """What was said between the rename and the newest facts has been overwritten and cannot be told apart any more."""
+    """Raises NeedsRebuild if the asset has newer facts than the rename.
+
+    They may have overwritten older ones, which should have moved with the rename.
+    """
     newest = floor(state, ref)
     family = [ref, *state.below(ref)]
     for one in family:
@@ -93,15 +100,16 @@ def _refuse_newer(state: State, ref: Ref, at: Stamp) -> None:
 
 
 def _refuse_crowds(state: State, *refs: Ref) -> None:
-    """Before two assets become one: a speaker may be in the crowds of both, and then count only once."""
+    """Raises NeedsRebuild if crowds claim assets that become one: a speaker in both crowds must then count once."""
     family = [one for ref in refs for one in (ref, *state.below(ref))]
     crowds = [node.crowd for one in family if (node := state.find(one)) is not None]
     crowds += [state.edges[key].crowd for key in state.edges_of({one.id for one in family})]
     if state.is_partial and any(crowd.size for crowd in crowds):
-        raise NeedsRebuild(f"{refs[0].id} becomes one with another, and more have claimed it than are remembered")
+        raise NeedsRebuild(f"{refs[0].id} becomes one with another, and more speakers claim it than are stored")
 
 
 def _is_alive(state: State, ref: Ref) -> bool:
+    """Whether there are living facts about the asset, about assets below it, or about their edges."""
     family = [ref, *state.below(ref)]
     if any(exists(state, one) for one in family):
         return True
@@ -113,7 +121,7 @@ def _is_alive(state: State, ref: Ref) -> bool:
 
 
 def lives(state: State, key: EdgeKey) -> bool:
-    """Whether a fact about the edge, that it stands or was cut, is newer than all drops that would make it void."""
+    """Whether the newest fact about the edge, be it that it exists or that it does not, is newer than all drops."""
     begin, end = state.nodes[key.from_id], state.nodes[key.to_id]
     if begin is None or end is None or begin.ref is None or end.ref is None:
         return False
@@ -127,9 +135,10 @@ def lives(state: State, key: EdgeKey) -> bool:
 
 
 def _move(state: State, ref: Ref, new: Ref, incoming: IncomingRename) -> None:
+    """Moves the asset and all below it to the new name, and joins them with what had that name if that is alive."""
     old_family, new_family = [ref, *state.below(ref)], [new, *state.below(new)]
-    moving = {one: living(state, one, flat=incoming.mixed) for one in old_family}
-    staying = {one: living(state, one, flat=True) for one in new_family}
+    moving = {one: living_facts(state, one, flat=incoming.mixed) for one in old_family}
+    staying = {one: living_facts(state, one, flat=True) for one in new_family}
     old_root, new_root = state.node(ref), state.node(new)
     targets = {one.id: Ref(one.kind, (*new.name, *one.name[len(ref.name) :])) for one in old_family}
     edges = _take_edges(state, {one.id for one in (*old_family, *new_family)})
@@ -160,7 +169,7 @@ def _move(state: State, ref: Ref, new: Ref, incoming: IncomingRename) -> None:
 
 
 def joined_edges(known: EdgeState, other: EdgeState) -> EdgeState:
-    """Two edges that are one from now on; of equal stamps, the known one counts."""
+    """One edge in place of two whose ends became one; of equal stamps, the known one counts."""
     newer = other if other.at > known.at else known
     first = min(filter(None, (known.first, other.first)), default=NEVER)
     return replace(
@@ -178,10 +187,10 @@ def joined_claims(one: dict[str, Claim], other: dict[str, Claim]) -> dict[str, C
     return claims
 
 
-def living(state: State, ref: Ref, *, flat: bool) -> NodeState:
-    """The facts of an asset that are not dead. flat: also without its set of columns, drops and renames.
+def living_facts(state: State, ref: Ref, *, flat: bool) -> NodeState:
+    """The facts of an asset that are not dead. flat: without its ColumnSet, LinkSets, drops and renames.
 
-    Only late facts would need those, and for an asset that became one with another such facts need a rebuild.
+    Only facts that arrive late need those. For an asset that became one with another, such facts need a rebuild anyway.
     """
     node, dead_at = state.node(ref), floor(state, ref)
     alive = replace(
@@ -209,7 +218,7 @@ def living(state: State, ref: Ref, *, flat: bool) -> NodeState:
 
 
 def joined(one: NodeState | None, other: NodeState) -> NodeState:
-    """Two assets that are one from now on: of each property what was said last."""
+    """One node in place of two whose assets became one: each property has the newest value."""
     if one is None:
         return other
     props = dict(other.props)
@@ -239,7 +248,7 @@ def _exists_without_claims(state: State, ref: Ref, dead_at: Stamp) -> Stamp:
 
 
 def _take_edges(state: State, ids: set[str]) -> dict[EdgeKey, EdgeState]:
-    """The living edges at these nodes, out of the state."""
+    """Takes all edges at these nodes out of the state, and returns those that are alive."""
     keys = state.edges_of(ids)
     living = {}
     for key in keys:

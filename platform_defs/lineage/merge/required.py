@@ -32,7 +32,11 @@ HAS_COLUMN = "HAS_COLUMN"
 
 @dataclass(slots=True)
 class Required:
-    """ids: nodes; around: nodes of which all edges matter; links and typed: single edges, and those of a type."""
+    """What is still missing from the state.
+
+    ids: nodes. around: nodes of which all edges are needed. links: single edges. typed: (node, type) of which all edges
+    are needed.
+    """
 
     ids: set[str] = field(default_factory=set)
     around: set[str] = field(default_factory=set)
@@ -44,65 +48,68 @@ class Required:
 
 
 def find_required(state: State, facts: Sequence[tuple[Stamp, Fact]], relinked: Iterable[Ref] = ()) -> Required:
-    """relinked: names of tables that will be taken back (relinking.py)."""
-    asked = _Asked(state)
+    """What must still be loaded before these facts can be merged; the caller loads it and asks again.
+
+    relinked: names of tables that will be taken back (relinking.py).
+    """
+    need = _Needs(state)
     touched: set[Ref] = set()
     sets: dict[Ref, list[ColumnSet]] = defaultdict(list)
     statements: dict[Ref, list[tuple[Stamp, Statement]]] = defaultdict(list)
     for at, fact in facts:
         match fact:
             case Exists(ref, _, props):
-                for one in asked.names(ref, at):
-                    if one.parent is not None and one.kind == "column" and (props or not asked.is_in_set(one)):
+                for one in need.names(ref, at):
+                    if one.parent is not None and one.kind == "column" and (props or not need.is_in_set(one)):
                         touched.add(one.parent)
             case Dropped(ref):
-                for one in asked.names(ref, at):
-                    asked.family(one)
+                for one in need.names(ref, at):
+                    need.family(one)
                     touched.update(path(one))
             case Renamed(ref, new):
-                for one in (*asked.names(ref, at), *asked.names(new, at)):
-                    asked.family(one)
+                for one in (*need.names(ref, at), *need.names(new, at)):
+                    need.family(one)
                     touched.update(path(one))
             case ColumnSet(table, _):
-                for one in asked.names(table, at):
+                for one in need.names(table, at):
                     sets[one].append(fact)
             case Linked(type, source, target) | Unlinked(type, source, target):
-                asked.link(type, source, target, at)
+                need.link(type, source, target, at)
             case LinkSet(source, types, links):
-                for one in asked.names(source, at):
-                    asked.types(one, types)
+                for one in need.names(source, at):
+                    need.types(one, types)
                 for link in links:
-                    asked.link(link.type, link.source, link.target, at)
+                    need.link(link.type, link.source, link.target, at)
             case ColumnsUnlinked(table, types):
-                for one in asked.names(table, at):
-                    asked.column_types(one, types)
+                for one in need.names(table, at):
+                    need.column_types(one, types)
             case Statement(speaker):
                 statements[speaker].append((at, fact))
     for name in relinked:
-        asked.names(name, NEVER)
-        asked.family(name)
-        asked.siblings(name)
+        need.names(name, NEVER)
+        need.family(name)
+        need.siblings(name)
     drops = any(may_drop(fact) for _, fact in facts) or bool(relinked)
     for speaker, said in statements.items():
-        asked.statements(speaker, said, may_change=drops)
+        need.statements(speaker, said, may_change=drops)
     if drops:
-        asked.claimants()
+        need.claimants()
         for at, fact in facts:
             if isinstance(fact, Renamed) and fact.new.kind == "table":
-                asked.lineage_of_both(fact.ref, fact.new, at)
+                need.lineage_of_both(fact.ref, fact.new, at)
     for table, given in sets.items():
-        asked.columns(table, given, touched=table in touched | asked.claimed)
-    asked.ends()
-    return asked.required
+        need.columns(table, given, touched=table in touched | need.claimed)
+    need.ends()
+    return need.required
 
 
-class _Asked:
-    """Collects what is missing; what is not loaded yet is taken up again in the next round."""
+class _Needs:
+    """Collects what is missing: each method adds what it is named after, as far as the loaded part tells."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.required = Required()
-        # a group names the same few assets hundreds of times: what was asked for them, and for all above them, is kept
+        # A group names the same few assets hundreds of times: these need not be looked at again, nor those above them.
         self._loaded: set[str] = set()
         self._revivable: set[str] = set()
         self._constant_names: dict[str, list[Ref]] = {}
@@ -110,7 +117,7 @@ class _Asked:
         self.claimed: set[Ref] = set()
 
     def names(self, ref: Ref, at: Stamp) -> list[Ref]:
-        """All names under which the asset that was called `ref` then may be stored; asks for them and those above."""
+        """All names that the asset that was called `ref` then may have now; needs their nodes and those above them."""
         known = self._constant_names.get(ref.id)
         if known is not None:
             return known
@@ -133,7 +140,7 @@ class _Asked:
                         self._surround(key.to_id)
 
     def siblings(self, ref: Ref) -> None:
-        """All that is below what is above the asset, where not all events are known that named it."""
+        """The children of each asset above, if it is not known which events named that asset."""
         for one in path(ref):
             above = None if one.parent is None else self._state.nodes.get(one.parent.id)
             if one.parent is not None and above is not None and above.named_in is None:
@@ -159,7 +166,7 @@ class _Asked:
             self.types(column, types)
 
     def columns(self, table: Ref, given: list[ColumnSet], *, touched: bool) -> None:
-        """Asks for the columns of the table, unless the group only repeats the stored set of columns."""
+        """The columns of the table, unless the group only repeats the stored ColumnSet."""
         node = self._state.nodes.get(table.id)
         if node is None:
             return
@@ -171,12 +178,12 @@ class _Asked:
         for name in set[str]().union(*names):
             self._load(column_of(table, name))
         for child in self._state.children(table):
-            # may be dropped by one of the sets, or come to life
+            # one of the sets may drop it or revive it
             if any(child.name[-1] not in some for some in names) or self._is_tombstone(child):
                 self._surround(child.id)
 
     def statements(self, speaker: Ref, said: list[tuple[Stamp, Statement]], *, may_change: bool) -> None:
-        """Asks for all that the speaker claimed in remembered statements and will claim, if claims change at all."""
+        """All that the speaker has claimed and will claim; nothing more if its new statements change no claim."""
         self._load(speaker)
         if speaker.id not in self._state.nodes:
             return
@@ -210,7 +217,7 @@ class _Asked:
                 self.link(key.type, key.source, key.target, at)
 
     def claimants(self) -> None:
-        """Asks for the speakers of all claims that may be dropped: a claim survives if it was made again since."""
+        """The speakers of all claims that may be dropped: a claim survives the drop if it was made again since."""
         items = (*self._state.nodes.values(), *self._state.edges.values())
         for id in {id for item in items if item is not None for id in speakers_of(item)} - self._state.nodes.keys():
             self.required.ids.add(id)
@@ -223,7 +230,10 @@ class _Asked:
                     self._renamed_columns(key, at)
 
     def _crowds(self) -> None:
-        """When a crowd has spoken last is told by its tables, and by those who vouch that these exist."""
+        """The edges of tables that crowds claim something of: they tell when the crowd may have spoken last.
+
+        That is when the table was last said to exist, also by speakers that vouch for it (speech/vouching.py).
+        """
         for node in list(self._state.nodes.values()):
             if node is not None and node.crowd.size and node.ref is not None and node.ref.parent is not None:
                 self._surround(node.ref.parent.id)
@@ -233,7 +243,7 @@ class _Asked:
                     self._surround(table.id)
 
     def lineage_of_both(self, one: Ref, other: Ref, at: Stamp) -> None:
-        """If two tables become one, lineage may count again that a speaker who names both has said of either."""
+        """Column lineage of speakers that name both tables: if a rename makes them one, it may count again."""
         pair = [set(self.names(table, at)) for table in (one, other)]
         for node in list(self._state.nodes.values()):
             if node is None or node.speaker is None:
@@ -245,7 +255,7 @@ class _Asked:
                         self.link(key.type, key.source, key.target, first)
 
     def _renamed_columns(self, key: ClaimKey, at: Stamp) -> None:
-        """Two columns that a statement names may be one since a rename: then both say what the column is like."""
+        """The columns of a claim, if columns of their tables were renamed: two that it names may be one by now."""
         for ref in (key.source, key.target):
             if ref is not None and ref.kind == "column" and ref.parent is not None:
                 tables = (self._state.nodes.get(one.id) for one in self._names(ref.parent, at))
@@ -253,10 +263,11 @@ class _Asked:
                     self.names(ref, at)
 
     def _changes_claims(self, speaker: Ref, known: SpeakerState, said: list[tuple[Stamp, Statement]]) -> bool:
+        """Whether the new statements change what the speaker claims; notes the answer in State.changing."""
         if self._state.names_moved:
-            # with several statements a run may be put aside in between, which claims change then is not looked at here
+            # Between several statements a run may be folded. Which claims change by that is not found out here.
             return len(said) > 1 or self._changes_parts(known, said)
-        # while no name has moved, what else is loaded makes no difference
+        # while no name has moved, the answer does not depend on what else is loaded
         changes = self._state.changing.get(speaker.id)
         if changes is None:
             changes = self._state.changing[speaker.id] = self._changes_parts(known, said)
@@ -279,7 +290,7 @@ class _Asked:
         return table is not None and table.columns is not None and column.name[-1] in table.columns.lacked
 
     def ends(self) -> None:
-        """Whether an edge stands depends on both of its ends; and a node depends on what is above it."""
+        """Both ends of all loaded edges and the parents of all loaded nodes, which decide whether they exist."""
         nodes, tenant = self._state.nodes, self._state.tenant
         for key in (*self._state.edges, *self._state.derived):
             for end in (key.from_id, key.to_id):
@@ -318,7 +329,7 @@ class _Asked:
                 self.required.ids.add(one.id)
 
     def _revive(self, ref: Ref) -> None:
-        """What is gone may come to life, and then so do its edges."""
+        """The edges of tombstones among the asset and those above it: if they come back, so do their edges."""
         for one in path(ref):
             if one.id in self._revivable:
                 return

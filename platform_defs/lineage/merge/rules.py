@@ -40,14 +40,15 @@ from platform_defs.lineage.merge.state import (
     version_in,
 )
 
-# kinds of assets of which it is remembered which events named them
+# kinds of assets that remember which events named them (NodeState.named_in)
 NAMED_IN = frozenset({"catalog", "schema", "table"})
 
 
 def take(state: State, facts: Iterable[tuple[Stamp, Fact]], vouched: Vouched = NOTHING) -> None:
-    """Facts in the order of their stamps; raises NeedsRebuild, and then the state is of no use.
+    """Merges facts into the state. They must be in the order of their stamps.
 
-    vouched: assets that need not be told again that they exist (speech/vouching.py).
+    vouched: assets whose exists_at need not be raised (speech/vouching.py). Raises NeedsRebuild with the version of the
+    event that needs it; the state then holds a part of the facts and must be thrown away.
     """
     for at, fact in facts:
         try:
@@ -60,29 +61,29 @@ def take(state: State, facts: Iterable[tuple[Stamp, Fact]], vouched: Vouched = N
 def _take_one(state: State, at: Stamp, fact: Fact, vouched: Vouched) -> None:
     match fact:
         case Exists(ref, label, props, all_entries):
-            _say(state, ref, at, vouched)
+            _record_existence(state, ref, at, vouched)
             _describe(state, resolve(state, ref, at), label, props, at, all_entries=all_entries)
         case Dropped(ref):
             _drop(state, resolve(state, ref, at), at)
         case Renamed(ref, new):
             if rename(state, ref, new, at) and new.parent is not None:
-                _say(state, new.parent, at)
+                _record_existence(state, new.parent, at)
                 if new.kind == "table":
                     review_joined_claims(state, new)
         case ColumnSet(table, columns):
-            _say(state, table, at)
+            _record_existence(state, table, at)
             _set_columns(state, resolve(state, table, at), columns, at)
         case Linked(type, source, target, props):
             _link(state, type, source, target, EdgeState(at, True, plain(props)))
         case Unlinked(type, source, target):
             _link(state, type, source, target, EdgeState(at, False))
         case LinkSet(source, types, links):
-            if (node := _addressed(state, resolve(state, source, at), at)) is not None:
+            if (node := _living_node(state, resolve(state, source, at), at)) is not None:
                 _keep_newest(node.link_sets, types, at)
             for link in links:
                 _link(state, link.type, link.source, link.target, EdgeState(at, True, plain(link.props)))
         case ColumnsUnlinked(table, types):
-            if (node := _addressed(state, resolve(state, table, at), at)) is not None:
+            if (node := _living_node(state, resolve(state, table, at), at)) is not None:
                 _keep_newest(node.column_link_sets, types, at)
         case Statement():
             take_statement(state, fact, at)
@@ -91,27 +92,28 @@ def _take_one(state: State, at: Stamp, fact: Fact, vouched: Vouched) -> None:
 
 
 def may_drop(fact: Fact) -> bool:
-    """Whether the fact may end what speakers have claimed before."""
+    """Whether the fact may end claims that speakers have made before."""
     return isinstance(fact, Dropped | Renamed | ColumnSet | Unlinked | LinkSet | ColumnsUnlinked)
 
 
 def digest_of(columns: Iterable[Exists]) -> str:
+    """A hash of what a ColumnSet says, by which a repetition is recognised, in whatever order it lists the columns."""
     return canonical_hash({column.ref.name[-1]: plain(column.props) for column in columns})
 
 
-def _say(state: State, ref: Ref, at: Stamp, vouched: Vouched = NOTHING) -> None:
-    """The asset and all above it exist."""
+def _record_existence(state: State, ref: Ref, at: Stamp, vouched: Vouched = NOTHING) -> None:
+    """Notes that the asset and all assets above it exist, unless they were dropped later."""
     for said in path(ref):
         now = resolve(state, said, at)
         if now is None or at <= floor(state, now):
             continue
         node = state.node(now)
         if now.kind in NAMED_IN:
-            node.name_in([version_in(at)])
+            node.add_naming_events([version_in(at)])
         if not (vouched and exists(state, now) and (version_in(at), now) in vouched):
             node.exists_at = max(node.exists_at, at)
         if now.kind == "column":
-            _touch_columns(state, now, at, unless_in_set=True)
+            _invalidate_digest(state, now, at, unless_in_set=True)
 
 
 def _describe(
@@ -130,7 +132,7 @@ def _describe(
         if at > said_at and (at >= node.entries_at or not name.startswith(ENTRY)):
             node.props[name] = (at, value)
     if given and ref.kind == "column":
-        _touch_columns(state, ref, at)
+        _invalidate_digest(state, ref, at)
 
 
 def _renew_entries(node: NodeState, at: Stamp) -> None:
@@ -138,8 +140,11 @@ def _renew_entries(node: NodeState, at: Stamp) -> None:
     node.props = {name: said for name, said in node.props.items() if said[0] > at or not name.startswith(ENTRY)}
 
 
-def _touch_columns(state: State, column: Ref, at: Stamp, *, unless_in_set: bool = False) -> None:
-    """Invalidates the digest: the next identical set of columns must be applied to this column again."""
+def _invalidate_digest(state: State, column: Ref, at: Stamp, *, unless_in_set: bool = False) -> None:
+    """Called when a fact changes a column: makes the merge apply the next ColumnSet, even if it repeats the newest one.
+
+    unless_in_set: not if the newest ColumnSet lists the column.
+    """
     assert column.parent is not None
     table = state.find(column.parent)
     if table is None or table.columns is None or at <= table.columns.at:
@@ -149,12 +154,17 @@ def _touch_columns(state: State, column: Ref, at: Stamp, *, unless_in_set: bool 
 
 
 def _drop(state: State, ref: Ref | None, at: Stamp) -> None:
+    """Raises the floor of the asset, and by `floor` that of all assets below it.
+
+    Raises NeedsRebuild if something below has moved in or out by a later rename: it is not remembered which of its
+    facts were stated where.
+    """
     if ref is None:
         return
     node = state.node(ref)
     node.floor = max(node.floor, at)
     if ref.kind == "column":
-        _touch_columns(state, ref, at)
+        _invalidate_digest(state, ref, at)
     below = list(state.below(ref))
     for child in below:
         found = state.node(child)
@@ -164,6 +174,7 @@ def _drop(state: State, ref: Ref | None, at: Stamp) -> None:
         if any(incoming.moved or incoming.mixed for incoming in later):
             raise NeedsRebuild(f"{child.id} was renamed to after {ref.id} was dropped")
         if later:
+            # `floor` leaves out drops of a parent that are older than the rename, but this one has the same parent
             found.floor = max(found.floor, at)
     for schema in [ref, *below]:
         if schema.kind == "schema":
@@ -189,9 +200,10 @@ def _set_columns(state: State, table: Ref | None, columns: Iterable[Exists], at:
     digest = digest_of(given.values())
     if known is not None and digest == known.digest:
         if at > known.at:
-            _say_set_again(state, table, known, at)
+            _restamp_set(state, table, known, at)
         return
     if known is not None and at <= known.at:
+        # a set that arrives late only tells which columns were missing at its time
         for name in known.lacked.keys() - given.keys():
             known.lacked[name] = max(known.lacked[name], at)
     else:
@@ -207,10 +219,10 @@ def _set_columns(state: State, table: Ref | None, columns: Iterable[Exists], at:
         node.columns.digest = None
 
 
-def _say_set_again(state: State, table: Ref, columns: ColumnsState, at: Stamp) -> None:
-    """Gives the unchanged set, and all that it said, a newer stamp.
+def _restamp_set(state: State, table: Ref, columns: ColumnsState, at: Stamp) -> None:
+    """Gives the set, which is repeated unchanged, and all that it stated a newer stamp.
 
-    Columns that are not loaded need no write: they store a mark in place of the set's stamp (OF_SET).
+    Columns that are not loaded need no write: they store a mark in place of the set's stamp (codec.OF_SET).
     """
     for child in state.children(table):
         node = state.node(child)
@@ -235,6 +247,7 @@ def _has_newer(state: State, table: Ref, columns: ColumnsState) -> bool:
 
 
 def _link(state: State, type: str, source: Ref, target: Ref, said: EdgeState) -> None:
+    """Notes what a fact says about one edge, if it is alive and the newest such fact."""
     if type in DERIVED_TYPES:
         return
     begin, end = resolve(state, source, said.at), resolve(state, target, said.at)
@@ -242,7 +255,7 @@ def _link(state: State, type: str, source: Ref, target: Ref, said: EdgeState) ->
         return
     key = EdgeKey(type, begin.id, end.id)
     if type == HAS_METRIC and said.linked:
-        _put_under(state, key, begin, end, said.at)
+        _put_metric_under(state, key, begin, end, said.at)
     if said.at <= floor(state, begin) or said.at <= floor(state, end) or said.at < unlinked_at(state, begin, type):
         return
     known = state.edges.get(key)
@@ -254,7 +267,8 @@ def _link(state: State, type: str, source: Ref, target: Ref, said: EdgeState) ->
         state.node(end)
 
 
-def _put_under(state: State, key: EdgeKey, schema: Ref, metric: Ref, at: Stamp) -> None:
+def _put_metric_under(state: State, key: EdgeKey, schema: Ref, metric: Ref, at: Stamp) -> None:
+    """Notes since when the metric is below the schema: it is dropped by every later drop of that schema."""
     state.node(schema)
     node = state.node(metric)
     if key not in state.edges:
@@ -266,8 +280,8 @@ def _put_under(state: State, key: EdgeKey, schema: Ref, metric: Ref, at: Stamp) 
         node.floor = max(node.floor, dropped_at)
 
 
-def _addressed(state: State, ref: Ref | None, at: Stamp) -> NodeState | None:
-    """The asset, if a fact of that time about it still counts."""
+def _living_node(state: State, ref: Ref | None, at: Stamp) -> NodeState | None:
+    """The state of the asset; None if a fact of that time about it is dead."""
     return None if ref is None or at <= floor(state, ref) else state.node(ref)
 
 

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 Stamp = NewType("Stamp", str)
 NEVER = Stamp("")  # before every stamp
-BEFORE_ALL = Stamp("0")  # before every stamp of an event, which has the years from 1 on
+BEFORE_ALL = Stamp("0")  # before every stamp of an event: those begin with 3 or 4 (version.py)
 VERSION_LENGTH = 32
 
-# edges that follow from names; facts cannot say or deny them
+# Edges that follow from the names of assets. No fact creates or removes them.
 DERIVED_TYPES = frozenset(kind.edge for kind in ASSET_KINDS.values())
-# kinds whose readable name is the last part of the qualified one, and so follows a rename
+# Kinds whose property `name` is the last part of their qualified name. It changes when they are renamed.
 NAMED = frozenset(kind.name for kind in ASSET_KINDS.values() if kind.shows_last_part)
 
 
 class NeedsRebuild(Exception):
-    """What the graph remembers cannot decide this exactly; the stored events can.
+    """The facts that the graph remembers do not suffice to decide this exactly; a rebuild from all events can.
 
     version: of the event that cannot be merged; None if it is not known which one of several it is.
     """
@@ -36,15 +36,17 @@ class NeedsRebuild(Exception):
 
 
 def stamp_of(version: Version, place: int) -> Stamp:
+    """The stamp of the fact at this position in the event of this version."""
     return Stamp(f"{version}{place:05x}")
 
 
 @dataclass(slots=True)
 class ColumnsState:
-    """The newest ColumnSet of a table.
+    """The newest ColumnSet of a table, and what must be known of older ones.
 
-    `lacked` has an entry for each column in it: the newest set that lacked the column. Every other column is lacked by
-    this one. `digest` is that of the set's contents while no newer fact has touched a column, None afterwards.
+    at: the stamp of the newest set. lacked: for each column of that set, the stamp of the newest set that did not list
+    the column, NEVER if all did. So a column is in the newest set if it has an entry in `lacked`. digest: a hash of the
+    newest set, by which a repetition is recognised; None once a newer fact has changed one of its columns.
     """
 
     at: Stamp
@@ -54,10 +56,10 @@ class ColumnsState:
 
 @dataclass(frozen=True, slots=True)
 class IncomingRename:
-    """At this time something was renamed to this name.
+    """Another asset was renamed to this name, at the stamp `at`.
 
-    What was said before of the name itself was dead up to `floor`. mixed: it also had living facts of its own.
-    moved: it came from below another parent.
+    floor: facts about this name up to this stamp were dead by then. mixed: the name had living facts of its own, so two
+    assets became one. moved: the asset came from below another parent.
     """
 
     at: Stamp
@@ -67,16 +69,19 @@ class IncomingRename:
 
 
 class Claim(NamedTuple):
-    """A speaker says that a node or edge exists, with these properties. `at` may be too old: see speech/speakers.py."""
+    """A speaker says that a node or edge exists, with these properties.
+
+    The speaker may have repeated it since `at`: see speech/speakers.py.
+    """
 
     at: Stamp
     props: dict[str, Any]
 
     def joined(self, other: "Claim") -> "Claim":
-        """One claim for two of the same speaker.
+        """One claim in place of two by the same speaker.
 
-        If they contradict each other, the text of the value decides and not the time: so a statement that is only made
-        again changes nothing.
+        If they give a property different values, the greater one by its JSON text counts, not the newer one. Otherwise
+        a statement that is merely repeated could change the result.
         """
         props = {
             name: max((claim.props[name] for claim in (self, other) if name in claim.props), key=canonical_json)
@@ -86,9 +91,10 @@ class Claim(NamedTuple):
 
 
 class Crowd(NamedTuple):
-    """The claims on a node or edge that are not remembered one by one (speech/crowds.py). size: how many they are.
+    """A summary of the claims on a node or edge that are not stored one by one (speech/crowds.py).
 
-    since: none of them is older. first: for each property, the first one who gives it.
+    size: how many there are. since: the stamp of the oldest one. first: for each property, the first speaker by
+    precedence that gives it.
     """
 
     size: int
@@ -101,12 +107,19 @@ NO_CROWD = Crowd(0, NEVER, {})
 
 @dataclass(slots=True)
 class NodeState:
-    """link_sets and column_link_sets: the newest LinkSet and, of a table, ColumnsUnlinked by type. entries_at: the
-    newest fact that said all entries of `properties`; older ones are not kept. named_in: of a table and what is above
-    it, the versions of all events that named it; None if they are more than MAX_NAMED, or not known. crowd_ended_at: of
-    a table, the newest drop that ended claims of a crowd on its columns or their lineage.
+    """What the graph remembers of an asset or of a speaker.
+
+    exists_at, label_at: the newest facts that said that it exists, and which label it has. floor: the newest drop.
+    entries_at: the newest fact that listed all entries of `properties`; entries of older facts are not kept.
+    named_in: for a table, schema or catalog the versions of all events that named it; None if there were more than
+    MAX_NAMED, or if they are not known. link_sets: the newest LinkSet by type of edge, and column_link_sets for a table
+    the newest ColumnsUnlinked. renames: the new names, by the stamps at which the asset left this name.
+    incoming_renames: the renames to this name, oldest first. column_renamed_at: for a table, the newest rename of one
+    of its columns. count: the executionCount. crowd_ended_at: for a table, the newest drop that ended claims of a crowd
+    on its columns or their lineage.
     """
 
+    # None for a node whose name the merge does not know, such as one that only has an execution count so far
     ref: Ref | None
     label: str | None = None
     label_at: Stamp = NEVER
@@ -122,7 +135,8 @@ class NodeState:
     incoming_renames: list[IncomingRename] = field(default_factory=list)
     column_renamed_at: Stamp = NEVER
     count: int | None = None
-    # by the id of the speaker; that a speaker has read a column is a claim beside that it writes the column
+    # By the id of the speaker. That it reads a column is another claim than that it writes it, with the suffix READ of
+    # speech/crowds.py.
     claims: dict[str, Claim] = field(default_factory=dict)
     crowd: Crowd = NO_CROWD
     crowd_ended_at: Stamp = NEVER
@@ -131,20 +145,26 @@ class NodeState:
     foreign: dict[str, Any] = field(default_factory=dict)
     vector: str | None = None
 
-    def name_in(self, versions: Iterable[Version]) -> None:
-        """Adds events that named the asset."""
+    def add_naming_events(self, versions: Iterable[Version]) -> None:
+        """Adds events that named the asset to `named_in`."""
         if self.named_in is not None and not self.named_in.issuperset(versions):
             both = self.named_in.union(versions)
             self.named_in = both if len(both) <= bounds.MAX_NAMED else None
 
     @property
     def arrived_at(self) -> Stamp:
+        """When the newest rename to this name happened; NEVER if there was none."""
         return self.incoming_renames[-1].at if self.incoming_renames else NEVER
 
 
 @dataclass(slots=True)
 class EdgeState:
-    """first: only for HAS_METRIC, the oldest fact that put the metric under the schema. claims: by speaker."""
+    """What the graph remembers of an edge.
+
+    at, linked: when the newest fact about the edge was stated, and whether it said that the edge exists or that it does
+    not. first: only for HAS_METRIC, the oldest fact that put the metric under the schema. claims: by the id of the
+    speaker.
+    """
 
     at: Stamp
     linked: bool
@@ -159,12 +179,17 @@ class EdgeState:
 
     @property
     def newest(self) -> Stamp:
+        """The newest of all facts and claims."""
         return max(self.at, *(claim.at for claim in self.claims.values()), self.crowd.since)
 
 
 @dataclass(slots=True)
 class State:
-    """Loaded nodes (None: absent) and edges by their shown type, with what they look like in the store."""
+    """The loaded part of a tenant's graph.
+
+    nodes, edges: what is remembered of them; a node is None if the store does not have it. An edge that the store hides
+    (graph.vocabulary.GONE_PREFIX) is here under its visible type. stored_nodes, stored_edges: as the store has them.
+    """
 
     tenant: str
     tenant_node: Node | None = None
@@ -172,17 +197,21 @@ class State:
     edges: dict[EdgeKey, EdgeState] = field(default_factory=dict)
     stored_nodes: dict[str, Node] = field(default_factory=dict)
     stored_edges: dict[EdgeKey, Edge] = field(default_factory=dict)
-    # the edges that follow from names, as far as they were loaded: they lead to what is below
+    # the loaded edges that follow from names; they lead to the assets below
     derived: set[EdgeKey] = field(default_factory=set)
+    # single edges that were looked up, whether or not the store has them
     asked_links: set[EdgeKey] = field(default_factory=set)
-    # nodes of which all edges, or those of a type, are loaded
+    # nodes of which all edges are loaded
     surrounded: set[str] = field(default_factory=set)
+    # (node, type) of which all edges are loaded
     asked_types: set[tuple[str, str]] = field(default_factory=set)
-    # whether a node that was ever put here has been renamed, or a column of it: only then may a name have moved
+    # Whether a node was ever put here that has been renamed, or a column of which has been. While this is False, every
+    # name means the same asset at all times.
     names_moved: bool = False
-    # speakers whose claims change by the facts that are being merged, found while these were loaded and no name moved
+    # For each speaker, whether the facts that are being merged change its claims. Found while they were loaded, and
+    # only as long as no name had moved.
     changing: dict[str, bool] = field(default_factory=dict)
-    # where to look for what is below a node and for the edges at it
+    # the ids of the assets directly below a node, and the edges at it
     _below: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _edges_at: dict[str, set[EdgeKey]] = field(default_factory=lambda: defaultdict(set))
 
@@ -197,8 +226,9 @@ class State:
         return state
 
     def find(self, ref: Ref) -> NodeState | None:
+        """The state of an asset, or None if nothing is remembered of it. Raises KeyError if it was not loaded."""
         if ref.id not in self.nodes and ref.parent is not None and ref.parent.id not in self.stored_nodes:
-            # what is stored is never without what is above it
+            # the store has no asset without its parent; this only checks that the parent was loaded
             self.find(ref.parent)
             return None
         return self.nodes[ref.id]
@@ -209,7 +239,7 @@ class State:
         return bool(self.stored_nodes)
 
     def is_loaded(self, ref: Ref) -> bool:
-        """Whether `find` can tell if the asset is remembered."""
+        """Whether `find` may be called for the asset."""
         if type(self.nodes) is not dict or ref.id in self.nodes:
             return True
         return ref.parent is not None and ref.parent.id not in self.stored_nodes and self.is_loaded(ref.parent)
@@ -232,16 +262,18 @@ class State:
         return sorted((node.ref for node in nodes if node is not None and node.ref), key=lambda child: child.name)
 
     def below(self, ref: Ref) -> Iterator[Ref]:
+        """All assets below by name that are remembered, each before those below it."""
         for child in self.children(ref):
             yield child
             yield from self.below(child)
 
     def edges_of(self, ids: Iterable[str]) -> list[EdgeKey]:
+        """The loaded edges that begin or end at one of these nodes, sorted."""
         return sorted({key for id in ids for key in self._edges_at.get(id, ()) if key in self.edges})
 
 
 class _AllKnown(dict[str, NodeState | None]):
-    """What is not there is absent, not merely not loaded."""
+    """The nodes of a state that holds the whole graph: one that is missing here does not exist."""
 
     def __missing__(self, id: str) -> None:
         return None
