@@ -44,7 +44,10 @@ from platform_defs.lineage.merge.state import (
 
 
 def take_statement(state: State, statement: Statement, at: Stamp) -> None:
-    """Adds the statement to what its speaker has said, and changes the claims that count since."""
+    """Adds the statement to what its speaker has said, and changes the speaker's claims accordingly.
+
+    Raises NeedsRebuild if it is not remembered what counts with this statement.
+    """
     node = state.node(statement.speaker)
     speaker = node.speaker = node.speaker or SpeakerState()
     if not recall(state, speaker, statement, at):
@@ -75,7 +78,7 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
 
 
 def _refuse_uncertain(state: State, statement: Statement, at: Stamp) -> None:
-    """A late statement about columns that others were renamed to since then: what they are now is not remembered."""
+    """Raises NeedsRebuild for a late statement about columns that a rename has made one with others since."""
     if not state.names_moved:
         return
     for _, key in items(encode(statement)):
@@ -85,7 +88,7 @@ def _refuse_uncertain(state: State, statement: Statement, at: Stamp) -> None:
 
 
 def _refuse_uncertain_lineage(state: State, speaker: SpeakerState, statement: Statement, at: Stamp) -> None:
-    """Lineage that arrives after runs that completed later and are forgotten: one of them may have ended it."""
+    """Raises NeedsRebuild for late lineage, if runs that completed later are forgotten: one may have ended it."""
     effective = max(at, speaker.done_at(statement.run))
     if effective >= speaker.floor or not state.is_partial or not encode(statement)["lineage"]:
         return
@@ -108,9 +111,10 @@ def _is_said_later(speaker: SpeakerState, digest: str, at: Stamp, effective: Sta
 
 
 def _refuse_revived(state: State, speaker: SpeakerState, revived: Set[ClaimKey]) -> None:
-    """Old statements that count again, about assets that became one with others: what was dropped before is forgotten.
+    """Raises NeedsRebuild if old statements count again about assets that a rename has made one with others since.
 
-    Not so in a rebuild, where every speaker's statements are there when two assets become one.
+    What was dropped of these assets before the rename is forgotten. In a rebuild it is not: there the statements of all
+    speakers are remembered when two assets become one.
     """
     if revived and state.names_moved and state.is_partial:
         for key, named, claim in expand(state, speaker, live_parts(state, speaker)):
@@ -120,7 +124,10 @@ def _refuse_revived(state: State, speaker: SpeakerState, revived: Set[ClaimKey])
 
 
 def review_claims(state: State) -> None:
-    """Corrects all loaded claims: by what their speakers have said since, and by what was dropped meanwhile."""
+    """Brings all loaded claims up to date: by what their speakers have said since, and by what was dropped since.
+
+    Raises NeedsRebuild if claims that are not stored one by one may have been made before the drop or after it.
+    """
     ended: list[tuple[str, ClaimKey]] = []
     for id, speaker in speakers_in(state):
         before = speaker.copy()
@@ -151,7 +158,7 @@ def review_claims(state: State) -> None:
 
 
 def correct_existence(state: State) -> None:
-    """Says of all loaded assets how long they are known to exist, by what the loaded speakers have said."""
+    """Raises exists_at of all loaded assets to the newest statement of the loaded speakers that vouches for them."""
     for _, speaker in speakers_in(state):
         say_vouched(state, speaker.bodies, speaker.said())
 
@@ -165,9 +172,10 @@ def claims_of(state: State, speaker: SpeakerState, *, loaded_only: bool = False)
 
 
 def claim_again(state: State) -> None:
-    """Puts all claims anew by what the speakers are remembered to have said, and removes their other ones.
+    """Replaces all claims by those that follow from the remembered statements of the speakers.
 
-    A column that was read stays, also if the run that read it is not remembered.
+    The claims of speakers that are not remembered stay. So do claims on columns that were read, also if the run that
+    read them is not remembered.
     """
     speakers = dict(speakers_in(state))
     for claims in (
@@ -185,9 +193,9 @@ def claim_again(state: State) -> None:
 
 
 def name_crowds(state: State) -> None:
-    """Remembers everybody by himself who is in a crowd, in a state that holds all speakers.
+    """Turns crowds back into claims that are remembered one by one, in a state that holds all speakers.
 
-    Those who stay in a crowd are speakers that retention has forgotten.
+    What is left in a crowd are claims of speakers that retention has forgotten.
     """
     for id, speaker in speakers_in(state):
         for key, claim in claims_of(state, speaker).items():
@@ -233,12 +241,16 @@ def unsay(
 
 
 def claims_forgotten_until(state: State, name: str) -> Stamp:
-    """Up to then the speaker may have made the claim of that name again, without that the claim or he knows of it."""
+    """The speaker may have repeated its claim up to this stamp, although neither the claim nor the speaker tells so.
+
+    name: the key of the claim in NodeState.claims or EdgeState.claims.
+    """
     node = state.nodes.get(name.removesuffix(READ))
     return NEVER if node is None or node.speaker is None else node.speaker.forgotten_at
 
 
 def speakers_of(item: NodeState | EdgeState) -> set[str]:
+    """The ids of the speakers that claim a node or edge, without those in its crowd."""
     return {name.removesuffix(READ) for name in item.claims}
 
 
@@ -253,7 +265,10 @@ def _replace_claims(state: State, speaker: Ref, old: Claims, new: Claims) -> Non
 
 
 def put_claim(state: State, speaker: Ref, key: ClaimKey, claim: Claim, *, was_claimed: bool) -> None:
-    """was_claimed: the speaker has claimed the same before, perhaps in the crowd."""
+    """Puts a claim on its node or edge, in place of the same speaker's older one.
+
+    was_claimed: the speaker has claimed the same before; if not under its own name, then as one of the crowd.
+    """
     item: NodeState | EdgeState
     if key.target is None:
         item = state.node(key.source)

@@ -32,9 +32,10 @@ _SHORT = 6
 
 
 def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp) -> bool:
-    """Before the statement is added: its run counts with all that it has said before. False: it adds nothing.
+    """Called before a statement is added: brings its run back if it was folded, so that all that the run said counts.
 
-    Of a run that is not remembered any more these events need no rebuild:
+    Returns False if the statement adds nothing. Raises NeedsRebuild if only a trace of the run is stored, except for
+    these events:
 
     - any, if the run has said nothing so far: then all is known of it; and any that itself says nothing;
     - a new one, if it only makes the one statement again that the run had made (`_is_said_again`);
@@ -93,7 +94,7 @@ def _is_outdone(speaker: SpeakerState, trace: Trace, statement: Statement, at: S
 
 
 def fold(state: State, speaker: SpeakerState) -> None:
-    """Puts old runs aside that do not count any more (past_runs.py)."""
+    """Folds the oldest runs, as many as there are more than the bounds allow; not those without which less counts."""
     completed = [name for name, run in speaker.runs.items() if run.completed]
     open_runs = [name for name, run in speaker.runs.items() if not run.completed and name != UNFINISHED]
     if len(completed) <= bounds.MAX_RUNS and len(open_runs) <= bounds.MAX_OPEN_RUNS:
@@ -138,7 +139,10 @@ def _is_repeated(speaker: SpeakerState, run: Run) -> bool:
 
 
 def _may_count_again(state: State, speaker: SpeakerState, run: Run) -> bool:
-    """Whether only runs that may still name a table have ended lineage of that table, by not naming it."""
+    """Whether lineage of the run may count again, because it was ended only by runs that do not name its table.
+
+    A late event of such a run may still name the table, and then the run has not ended the lineage.
+    """
     for digest, at in run.statements():
         effective = max(at, run.done_at)
         for name in map(table_ref, speaker.bodies[digest]["lineage"]):
@@ -167,7 +171,7 @@ def _unfold(speaker: SpeakerState, name: str) -> None:
 
 
 def bound_runs(state: State, speaker: SpeakerState) -> None:
-    """Before the speaker is written: leaves out what is not stored, and notes its traces."""
+    """Called before the speaker is written: removes what is not stored, and keeps traces of the removed runs."""
     unfinished = speaker.runs.get(UNFINISHED)
     too_many = unfinished is not None and len(unfinished.said) > min(bounds.MAX_OPEN_RUNS, bounds.MAX_UNFINISHED)
     if not speaker.folded and not too_many:
@@ -221,7 +225,7 @@ def _counting_digests(state: State, speaker: SpeakerState) -> set[str]:
 
 
 def _keep_floors(state: State, speaker: SpeakerState) -> None:
-    """Before the folded runs are forgotten: what they have ended stays so."""
+    """Called before the folded runs are forgotten: keeps what they have ended from counting again."""
     speaker.floor = max(speaker.floor, speaker.folded.newest_done)
     for run in speaker.runs.values():
         for digest, at in run.statements():

@@ -1,4 +1,4 @@
-"""Runs of a speaker: those that are remembered one by one, and those that are put aside (past_runs.py)."""
+"""Runs of a speaker: those that are remembered one by one, and those that are folded (past_runs.py)."""
 
 from bisect import insort
 from collections import Counter
@@ -12,7 +12,7 @@ from platform_defs.lineage.merge.speech.statement_bodies import table_ref, table
 from platform_defs.lineage.merge.state import NEVER, Stamp, State
 
 Bodies = dict[str, dict[str, Any]]
-# The name under which statements of uncompleted runs are kept together that are not remembered one by one.
+# In place of a run's name: the statements of all uncompleted runs that are not remembered one by one.
 UNFINISHED = ""
 # of a stamp: the time of its event
 TIME_LENGTH = 16
@@ -31,6 +31,7 @@ class Run:
 
     @property
     def done_at(self) -> Stamp:
+        """When the run completed; NEVER if it has not, or if it names no dataset and so replaces nothing."""
         return self.completed if self.names_dataset else NEVER
 
     @property
@@ -61,12 +62,12 @@ class Trace(NamedTuple):
 
 @dataclass(slots=True)
 class FoldedRuns:
-    """Runs that are put aside (past_runs.py), with the bodies of their statements: they only end what others said."""
+    """Folded runs (past_runs.py) with the bodies of their statements: they only end what other runs have said."""
 
     _runs: dict[str, tuple[Run, Bodies]] = field(default_factory=dict)
     # the completed ones, in the order in which they completed
     _done: list[tuple[Stamp, str]] = field(default_factory=list)
-    # how often runs were put aside or taken back
+    # counts the runs that were added or taken out, so that a cached answer is known to be outdated
     changes: int = 0
     # how many of the runs made each statement that reads something
     _reading: Counter[str] = field(default_factory=Counter)
@@ -115,7 +116,7 @@ class FoldedRuns:
         return self._done[-1][0] if self._done else NEVER
 
     def lineage_floor(self, state: State, table: Ref) -> Stamp:
-        """When the newest one completed that names the table's lineage or does not name the table."""
+        """When the newest run completed that names the table's lineage, or does not name the table; NEVER if none."""
         for done_at, name in reversed(self._done):
             run, bodies = self._runs[name]
             named = named_tables(state, bodies, run)
@@ -124,7 +125,7 @@ class FoldedRuns:
         return NEVER
 
     def unmoved_lineage_floor(self, table: Ref) -> Stamp:
-        """The same while no name has moved."""
+        """The same as `lineage_floor` while no name has moved, without looking names up."""
         for done_at, name in reversed(self._done):
             run, bodies = self._runs[name]
             named = [tables_of(bodies[digest]) for digest in run.said]

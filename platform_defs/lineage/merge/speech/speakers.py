@@ -54,11 +54,13 @@ Claims = dict[ClaimKey, Claim]
 
 @dataclass(slots=True)
 class SpeakerState:
-    """bodies: statements by digest (statement_bodies.py). floor and lineage_floors: of runs that are not remembered.
+    """What is remembered of a speaker.
 
-    lineage_floors are by the ids that tables had when their lineage was said. folded, past, forgotten_at and
-    lacks_counting: see past_runs.py; the folded runs are not stored. known_shape: the last answer of unmoved.py, and
-    what it was asked about.
+    bodies: statements by digest (statement_bodies.py). runs: by their ids, which of these statements each made, and
+    when. floor: when the newest run completed that is not remembered. lineage_floors: the same for the lineage of
+    single tables, by the ids that these had when their lineage was said. folded, past, forgotten_at and lacks_counting:
+    see past_runs.py; the folded runs are not stored. known_shape: the last answer of unmoved.py, and what it was asked
+    about.
     """
 
     bodies: Bodies = field(default_factory=dict)
@@ -92,6 +94,7 @@ class SpeakerState:
         )
 
     def done_at(self, run: str) -> Stamp:
+        """As Run.done_at; NEVER for a run that is not remembered."""
         return self.runs[run].done_at if run in self.runs else NEVER
 
     def said(self) -> Iterator[tuple[str, Stamp]]:
@@ -216,7 +219,10 @@ def _named(state: State, body: Mapping[str, Any], at: Stamp) -> Tables:
 
 
 def _where(state: State, body: Mapping[str, Any], at: Stamp) -> tuple[str, ...]:
-    """Tells statements apart that name the same assets, between which these or their columns were renamed."""
+    """Tells repetitions of a statement apart between which its tables or their columns were renamed.
+
+    They use the same names for different assets. The result is empty while nothing was renamed.
+    """
     if not state.names_moved:
         return ()
     found: list[str] = []

@@ -8,7 +8,8 @@ from platform_defs.canonical import canonical_hash
 from platform_defs.lineage.facts import Exists, Linked, Ref, Statement
 
 DERIVES_FROM = "DERIVES_FROM"
-# digests, tables and claims of statements that are being merged, by the identity of their encoding
+# Caches of the digests, tables and claims of statements that are being merged, by the identity of their encoding. Each entry
+# holds the encoding itself, so that its identity cannot be given to another one.
 _DIGESTS: dict[int, tuple[dict[str, Any], str]] = {}
 _TABLES: dict[int, tuple[Mapping[str, Any], "Tables"]] = {}
 _ITEMS: dict[int, tuple[Mapping[str, Any], list[tuple[list[Any], "ClaimKey"]]]] = {}
@@ -147,10 +148,12 @@ def _tables_of(refs: Iterable[Ref]) -> list[list[str]]:
 
 
 def decode(body: Mapping[str, Any]) -> Iterator[tuple[ClaimKey, dict[str, Any]]]:
+    """What the statement claims, and with which properties."""
     return ((key, item[-1]) for item, key in items(body))
 
 
 def items(body: Mapping[str, Any]) -> list[tuple[list[Any], ClaimKey]]:
+    """The columns and links of the statement as they are encoded, each with what it claims."""
     if (known := _ITEMS.get(id(body))) is not None and known[0] is body:
         return known[1]
     found = [(column, ClaimKey(column[0], Ref("column", tuple(column[1])))) for column in body["columns"]]
