@@ -17,23 +17,6 @@ class Context:
         if self.now.tzinfo is None:
             raise ValueError("expected an instant with a zone as the context's now")
 
-    @classmethod
-    def layered(cls, *layers: Mapping[str, Any], now: datetime) -> "Context":
-        """Layers from the general to the particular: a later one overrides an earlier one, object by object."""
-        merged: dict[str, Any] = {}
-        for layer in layers:
-            merged = _merge(merged, layer)
-        return cls(merged, now)
-
     def extended(self, names: Mapping[str, Any]) -> "Context":
         """This context with further root names, or with others in their place; the instant stays."""
         return Context({**self.names, **names}, self.now)
-
-
-def _merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(lower)
-    for name, value in upper.items():
-        below = merged.get(name)
-        both = isinstance(below, Mapping) and isinstance(value, Mapping)
-        merged[name] = _merge(below, value) if both else value  # type: ignore[arg-type]
-    return merged

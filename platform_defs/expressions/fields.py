@@ -129,18 +129,8 @@ def compile_query(
     functions: FunctionRegistry = STANDARD_FUNCTIONS,
     null_policy: NullPolicy = NullPolicy.OMIT,
 ) -> CompiledFields:
-    """Query parameters; raises InvalidFields with all problems at once."""
+    """Query parameters, which may also be sent as a form; raises InvalidFields with all problems at once."""
     return _compile("query parameter", fields, functions, null_policy, _check_name, _check_text)
-
-
-def compile_form(
-    fields: Iterable[Field] | Mapping[str, Scalar],
-    *,
-    functions: FunctionRegistry = STANDARD_FUNCTIONS,
-    null_policy: NullPolicy = NullPolicy.OMIT,
-) -> CompiledFields:
-    """Fields of an application/x-www-form-urlencoded body; raises InvalidFields with all problems at once."""
-    return _compile("form field", fields, functions, null_policy, _check_name, _check_text)
 
 
 def compile_headers(

@@ -1,4 +1,4 @@
-"""What can go wrong with a request. Each error carries `facts`: attempts, waits and rates for the black box.
+"""What can go wrong with a request. Each error carries `facts`: attempts, waits and rates.
 
 HttpError (see platform_defs/errors.py)
 ├── TransientError        the same request may succeed later

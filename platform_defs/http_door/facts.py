@@ -1,4 +1,4 @@
-"""What happened to a request on its way, as the black box keeps it: attempts, waits, rates, what the source said."""
+"""What happened to a request on its way: attempts, waits, rates, what the source said. Ingest keeps it with a batch."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -34,8 +34,6 @@ class Facts:
     demotions: int = 0
     soft_quota_hits: int = 0
     hard_quota_hits: int = 0
-    # permits that the process gave itself because the database was silent
-    local_permits: int = 0
     redirects: int = 0
     wire_bytes: int = 0
     cool_until: datetime | None = None

@@ -64,7 +64,6 @@ class Passes:
                 facts.waited_s += waited_s
                 facts.permits += 1
                 facts.soft_quota_hits += permit.is_quota_soft
-                facts.local_permits += permit.is_local
                 return permit, said, waited_s
 
     def wait(self, seconds: float, passage: Passage, facts: Facts) -> None:

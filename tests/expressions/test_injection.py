@@ -23,9 +23,7 @@ from platform_defs.expressions.errors import (
     UnsafeValue,
 )
 from platform_defs.expressions.fields import (
-    CompiledFields,
     Field,
-    compile_form,
     compile_headers,
     compile_query,
     encode_pairs,
@@ -139,7 +137,7 @@ def test_no_value_adds_a_key_beside_its_place_in_a_json_body(value: Any, text: s
 
 @given(SCALARS)
 def test_no_value_adds_a_form_field(value: Any) -> None:
-    form = compile_form({"id": "${q}", "db": "pubmed"})
+    form = compile_query({"id": "${q}", "db": "pubmed"})
     try:
         body = encode_pairs(form.render(context(q=value)))
     except UnsafeValue:
@@ -221,7 +219,7 @@ def test_a_check_refuses_values_before_any_request_and_does_not_repeat_them() ->
         (compile_query, {"": "x"}, "expected a name"),
         (compile_query, {"a\n": "x"}, "expected a name"),
         (compile_query, {"a": "${"}, "position 3"),
-        (compile_form, {"a": float("nan")}, "finite"),
+        (compile_query, {"a": float("nan")}, "finite"),
     ],
 )
 def test_fields_that_can_never_be_rendered_safely_do_not_compile(compiled: Any, fields: Any, problem: str) -> None:
@@ -281,10 +279,8 @@ def test_long_and_exact_numbers_keep_every_digit() -> None:
 
 def test_a_request_has_a_largest_size() -> None:
     big = "x" * (limits.OUTPUT_LENGTH // 2 + 1)
-    for template in (compile_query({"a": "${q}", "b": "${q}"}), compile_form({"a": "${q}", "b": "${q}"})):
-        assert isinstance(template, CompiledFields)
-        with pytest.raises(LimitExceeded):
-            template.render(context(q=big))
+    with pytest.raises(LimitExceeded):
+        compile_query({"a": "${q}", "b": "${q}"}).render(context(q=big))
     with pytest.raises(LimitExceeded):
         compile_json(["${q}", "${q}"]).encode(context(q=big))
     deep: Any = 1

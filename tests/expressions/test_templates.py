@@ -201,13 +201,9 @@ def test_now_is_the_same_instant_throughout_a_context() -> None:
         Context({}, now=datetime(2025, 9, 20))  # noqa: DTZ001
 
 
-def test_later_layers_override_earlier_ones_object_by_object() -> None:
-    layered = Context.layered(
-        {"page": {"size": 10, "offset": 0}}, {"params": {"q": "source"}}, {"params": {"q": "endpoint"}},
-        {"page": {"size": 50}}, now=NOW,
-    )  # fmt: skip
-    assert compile_template("${page.size} ${page.offset} ${params.q}").render(layered) == "50 0 endpoint"
-    assert compile_template("${page}").render(layered.extended({"page": 3})) == 3
+def test_an_extended_context_has_further_names_and_others_in_their_place() -> None:
+    extended = Context({"page": {"size": 10}, "q": "old"}, now=NOW).extended({"page": 3, "r": "new"})
+    assert compile_template("${page} ${q} ${r}").render(extended) == "3 old new"
 
 
 @given(JSON, st.sampled_from(sorted(STANDARD_FUNCTIONS)), st.lists(JSON, max_size=3))
