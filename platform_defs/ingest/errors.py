@@ -8,8 +8,7 @@ PlatformError
     ├── PlanError             a plan cannot be made (an empty window, too many windows), or is gone with its source
     ├── EndpointBlocked       nothing is asked of the endpoint until an operator unblocks it
     ├── ResponseError         a response cannot be read; `level` grades it (L1 to L4)
-    ├── LeaseLost             another executor has the task: nothing that this one still does may count
-    └── IncompleteWindows     some windows of a run did not complete; `windows` names them
+    └── LeaseLost             another executor has the task: nothing that this one still does may count
 """
 
 from collections.abc import Sequence
@@ -59,9 +58,3 @@ class ResponseError(IngestError):
 
 class LeaseLost(IngestError):
     pass
-
-
-class IncompleteWindows(IngestError):
-    def __init__(self, windows: Sequence[str]) -> None:
-        super().__init__(f"{len(windows)} windows are incomplete: {', '.join(windows[:5])}")
-        self.windows = tuple(windows)

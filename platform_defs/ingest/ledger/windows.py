@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine, case, func, select
 
 from platform_defs.ingest.codes import BatchStatus, Operation, PlanStatus, SliceStatus, TaskStatus
+from platform_defs.ingest.cursors.watermark import contiguous_end
 from platform_defs.ingest.errors import PlanError
 from platform_defs.ingest.planning.keys import next_generation
 from platform_defs.ingest.planning.windows import Window
@@ -219,13 +220,9 @@ def newer_generations(engine: Engine, plan_keys: Sequence[str]) -> set[str]:
 
 
 def _is_covered(state: WindowState, complete: Sequence[WindowState]) -> bool:
-    later = [each.window for each in complete if each.plan_id > state.plan_id and each.window.start < state.window.end]
-    reached = state.window.start
-    for window in sorted(later):
-        if window.start > reached:
-            return False
-        reached = max(reached, window.end)
-    return reached >= state.window.end
+    """Whether windows that were completed later, of whatever size, cover all of this one."""
+    later = [each.window for each in complete if each.plan_id > state.plan_id]
+    return contiguous_end(state.window.start, later) >= state.window.end
 
 
 def _reasons(engine: Engine, plan_ids: Sequence[int]) -> dict[int, str]:

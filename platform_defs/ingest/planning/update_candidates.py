@@ -25,7 +25,7 @@ class DueRecords:
     ids: Sequence[str]
     # how many of them somebody asked for
     signalled: int
-    # there are more than one plan takes
+    # False: more records are due than one plan takes
     is_all: bool
 
     @property
@@ -34,6 +34,8 @@ class DueRecords:
 
 
 def due_records(engine: Engine, spec: Spec, bucket: int, now: datetime, *, limit: int = MAX_CANDIDATES) -> DueRecords:
+    """The records of the bucket that an update should fetch now, at most `limit`."""
+
     def look(connection: Connection) -> DueRecords:
         asked = list(connection.scalars(_signalled_ids(spec, bucket, limit + 1)))
         stale = list(connection.scalars(_stale_or_outdated_ids(spec, bucket, now, limit + 1)))
@@ -41,10 +43,6 @@ def due_records(engine: Engine, spec: Spec, bucket: int, now: datetime, *, limit
         return DueRecords(ids[:limit], min(limit, len(asked)), is_all=len(ids) <= limit)
 
     return read(engine, look)
-
-
-def due_ids(engine: Engine, spec: Spec, bucket: int, now: datetime) -> list[str]:
-    return list(due_records(engine, spec, bucket, now).ids)
 
 
 def id_slices(spec: Spec, bucket: int, ids: Sequence[str]) -> list[SliceDraft]:

@@ -1,19 +1,20 @@
-"""Which windows somebody asks for who gives a time to begin with and a time to end with, both or neither."""
+"""The windows that a person asks for with a begin and an end, either of which may be missing."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.errors import PlanError
 from platform_defs.ingest.planning.windows import Window, WindowGrid, due_windows
+from platform_defs.ingest.registry import values
 from platform_defs.ingest.spec.model import Spec
 
 
 def wanted_windows(
     spec: Spec, watermark: datetime | None, start: datetime | None, end: datetime | None, now: datetime
 ) -> list[Window]:
-    """Windows that share time with [start, end). Without both a harvest takes what is due since its watermark.
+    """Windows that share time with [start, end). If neither is given, a harvest takes what is due since its watermark.
 
-    Raises PlanError where a time was given and there is no such window: nothing to do would look like all is done.
+    Raises PlanError if a time is given and there is no such window: an empty answer would look as if all were done.
     """
     grid, stable = WindowGrid.of(spec.window), now - spec.window.safety_lag
     if start is None and end is None and spec.operation is Operation.HARVEST:
@@ -34,7 +35,6 @@ def wanted_windows(
 def parse_instant(text: str, name: str) -> datetime:
     """A time as people write it, in UTC unless it has a zone; raises PlanError, which begins with the name."""
     try:
-        found = datetime.fromisoformat(text)
+        return values.parse_instant(text)
     except ValueError:
         raise PlanError(f"{name}: expected a time such as 2026-11-16 or 2026-11-16T05:00Z, got {text!r}") from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.errors import UnknownEndpoint
 from platform_defs.ingest.spec.compiler import CompiledEndpoint, compile_all, read_rows, searchable_endpoints
-from platform_defs.ingest.spec.snapshot import spec_as_json, spec_fingerprint
+from platform_defs.ingest.spec.snapshot import camel_case, spec_as_json, spec_fingerprint
 from platform_defs.store.tables.registry import reg_prov_endpoint_def
 
 
@@ -105,9 +105,7 @@ def _value_at(document: Any, path: str) -> str:
         if isinstance(value, list):
             value = next((each for each in value if each.get("stdKey") == part), None)
         elif isinstance(value, dict):
-            first, *rest = part.split("_")
-            camel = first + "".join(word.capitalize() for word in rest)
-            value = value.get(part, value.get(camel))
+            value = value.get(part, value.get(camel_case(part)))
     if isinstance(value, dict) and "stdKey" in value:
         value = value["expr"] if value["expr"] is not None else value["default"]
     return str(value)

@@ -70,7 +70,7 @@ def _to_json(value: Any) -> Any:
     if value is None or type(value) in (str, int, bool, float):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {_camel_case(each.name): _to_json(getattr(value, each.name)) for each in fields(value)}
+        return {camel_case(each.name): _to_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, timedelta):
@@ -96,7 +96,7 @@ def _from_json(wanted: Any, value: Any) -> Any:
         kinds = [parts[0]] * len(value) if parts[-1] is Ellipsis else parts
         return tuple(_from_json(kind, inner) for kind, inner in zip(kinds, value, strict=True))
     if isinstance(wanted, type) and is_dataclass(wanted):
-        known = {_camel_case(name): (name, hint) for name, hint in _field_types(wanted).items()}
+        known = {camel_case(name): (name, hint) for name, hint in _field_types(wanted).items()}
         return wanted(
             **{known[key][0]: _from_json(known[key][1], inner) for key, inner in value.items() if key in known}
         )
@@ -117,6 +117,7 @@ def _field_types(kind: type) -> dict[str, Any]:
 
 
 @cache
-def _camel_case(name: str) -> str:
+def camel_case(name: str) -> str:
+    """The name of a field in the JSON of a spec: page_size is pageSize."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)

@@ -35,7 +35,7 @@ from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
 from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.slices import Estimate
-from platform_defs.ingest.planning.update_candidates import due_ids, id_slices
+from platform_defs.ingest.planning.update_candidates import due_records, id_slices
 from platform_defs.ingest.planning.windows import Window, WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, OutputField, RequestParam, Spec
 from platform_defs.store.engine import read, transact
@@ -571,7 +571,7 @@ def test_records_without_a_time_of_their_own_have_the_day_that_listed_them(engin
 
 def asked_again(engine: Engine, spec: Spec, source: Any, ids: list[str]) -> PlanStatus:
     add_signals(engine, "made_up", "items", ids, reason="retracted", requested_by="test", now=NOW)
-    due = due_ids(engine, spec, 0, NOW)
+    due = due_records(engine, spec, 0, NOW).ids
     planned = plan_bucket(
         engine,
         CompiledSpec(spec),
@@ -596,7 +596,7 @@ def test_an_update_fetches_by_id_closes_its_signals_and_leaves_the_watermark_alo
     [row] = [row for row in rows_of(engine, ing_record) if row.provider_id == "3"]
     assert (row.record["title"], row.refresh_checked_at) == ("corrected", NOW)
     assert {row.status_code for row in rows_of(engine, ing_signal)} == {"DONE"}
-    assert due_ids(engine, update_spec, 0, NOW) == []
+    assert list(due_records(engine, update_spec, 0, NOW).ids) == []
     assert [row.reason_code for row in rows_of(engine, ing_record_quarantine)] == ["NOT_FOUND"]
     assert read_watermark(engine, spec) == before
 

@@ -22,7 +22,7 @@ from platform_defs.ingest.planning.planner import (
 from platform_defs.ingest.planning.schedule import TriggerContext, record_compile_failure, record_trigger
 from platform_defs.ingest.planning.signals import add_signals, close_signals, signal_quarantined
 from platform_defs.ingest.planning.slices import Estimate
-from platform_defs.ingest.planning.update_candidates import due_ids, id_slices
+from platform_defs.ingest.planning.update_candidates import due_records, id_slices
 from platform_defs.ingest.planning.windows import Window, WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
 from platform_defs.ingest.spec.snapshot import mapping_hash
@@ -235,7 +235,7 @@ def store_records(engine: Engine, ids: list[str], *, expr_hash: str | None, chec
 
 
 def every_due(engine: Engine, now: datetime = NOW) -> set[str]:
-    return {each for bucket in range(2) for each in due_ids(engine, UPDATE, bucket, now)}
+    return {each for bucket in range(2) for each in due_records(engine, UPDATE, bucket, now).ids}
 
 
 def test_stale_records_those_of_older_expressions_and_signals_are_due(engine: Engine) -> None:
@@ -246,7 +246,8 @@ def test_stale_records_those_of_older_expressions_and_signals_are_due(engine: En
     add_signals(engine, "made_up", "items", ["fresh-1", "new-1"], reason="retracted", requested_by="key", now=NOW)
     due = every_due(engine)
     assert due == {f"stale-{n}" for n in range(20)} | {f"older-{n}" for n in range(20)} | {"fresh-1", "new-1"}
-    assert due_ids(engine, UPDATE, id_number("new-1") % 2, NOW)[0] in {"fresh-1", "new-1"}, "signals come first"
+    first = due_records(engine, UPDATE, id_number("new-1") % 2, NOW).ids[0]
+    assert first in {"fresh-1", "new-1"}, "signals come first"
 
 
 def test_a_signal_closes_when_its_record_was_fetched_after_it_was_given(engine: Engine) -> None:
