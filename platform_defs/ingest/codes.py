@@ -45,9 +45,11 @@ class Location(StrEnum):
 
 
 class RepeatedToken(StrEnum):
-    """What it means that a page names the token by which it was asked for as the next one."""
+    """What it means if a page names as its next token the very token that it was asked for with."""
 
+    # the source remembers the place itself, and the same token gives the next page
     CONTINUES = "CONTINUES"
+    # there is no next page
     ENDS = "ENDS"
 
 
@@ -150,9 +152,13 @@ class Trigger(StrEnum):
 
 
 class ErrorLevel(StrEnum):
-    """How the seed grades errors: what is retried, what stops the batch, one record or the whole source."""
+    """How the seed grades errors (12.1), by what follows from them."""
 
+    # the task waits and is tried again
     TRANSIENT = "L1"
+    # the request is wrong: its task fails
     REQUEST = "L2"
+    # one record is set aside, and its batch goes on
     DATA = "L3"
+    # the endpoint is blocked until an operator unblocks it
     FATAL = "L4"

@@ -9,7 +9,7 @@ _NUMBER_BITS = 60  # so that every store keeps it exactly
 
 
 def id_number(provider_id: str) -> int:
-    """A number of a record's id, spread evenly: its remainder is the record's update bucket."""
+    """A number made from a record's id, evenly spread: its remainder by the number of buckets is the update bucket."""
     digest = hashlib.sha256(provider_id.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - _NUMBER_BITS)
 
@@ -17,8 +17,8 @@ def id_number(provider_id: str) -> int:
 def cursor_namespace(operation: Operation, endpoint_name: str, plan_id: int | None) -> tuple[NamespaceScope, str]:
     """Scope and key of a cursor's namespace.
 
-    A harvest has one watermark per endpoint, whatever its expressions become. A backfill or an update has one per plan
-    and can never touch the harvest's.
+    A harvest has one watermark per endpoint, which stays the same when the endpoint's expressions change. A backfill or
+    an update has a cursor of its own for each plan, so that it can never move the harvest's watermark.
     """
     if operation is Operation.HARVEST:
         return NamespaceScope.EXPR, canonical_hash({"endpoint": endpoint_name})

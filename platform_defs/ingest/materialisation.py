@@ -72,9 +72,9 @@ class PartitionResult:
 
 @dataclass(frozen=True)
 class Listener:
-    """Who hears how it goes: of the plans before anything is fetched, then of trouble and progress, and of each result.
+    """Is told how the work goes: the plans before anything is fetched, then trouble and progress, and each result.
 
-    A run over a source that is away would otherwise look for half an hour as if it did nothing.
+    Without that, a run over a source that does not answer would seem to do nothing for half an hour.
     """
 
     on_planned: Callable[[Mapping[Window | int, PlannedWork]], None] = lambda planned: None
@@ -83,7 +83,7 @@ class Listener:
     on_result: Callable[[PartitionResult], None] = lambda result: None
 
 
-# How often a listener hears of the progress of what takes long.
+# How often a listener is told of the progress of work that takes long.
 PROGRESS_S = 30.0
 
 
@@ -98,13 +98,14 @@ def materialise_windows(
     listener: Listener = Listener(),  # noqa: B008  # frozen
     executor: Executor | None = None,
 ) -> list[PartitionResult]:
-    """Fetches the windows; one that fails keeps no other from being tried. Results come in the order of ending.
+    """Plans and fetches the windows; returns their results in the order in which they ended.
 
-    Raises PlanError for windows that are not over, when the others are.
+    A window that fails stops no other. Windows that are not over yet are not fetched: for them PlanError is raised, but
+    only after the others have been fetched.
     """
     compiled, schedule_id = _begin(environment, provenance_code, endpoint_name, operation, context)
     now = environment.clock()
-    # one that ended after this would be called complete while its records still arrive
+    # a window that ends after this would be called complete although the source may still list records of it
     stable = now - compiled.spec.window.safety_lag
     estimate = estimate_from_history(environment.engine, provenance_code, endpoint_name)
     planned = {
@@ -132,7 +133,7 @@ def materialise_windows(
         window, plan = planned[plan_id]
         after = read_plan_cursor(environment.engine, compiled.spec, plan_id)
         report = plan_report(environment.engine, plan_id)
-        # only now: what the database could not answer is asked for once more at the end
+        # only now: if one of the reads above failed, the window is reported at the end
         del planned[plan_id]
         results.append(PartitionResult(window, None, plan, report, before[plan_id], after))
         listener.on_result(results[-1])
@@ -155,7 +156,10 @@ def materialise_bucket(
     listener: Listener = Listener(),  # noqa: B008  # frozen
     executor: Executor | None = None,
 ) -> PartitionResult:
-    """Fetches the records of a bucket again that are stale, of older expressions, signalled or set aside."""
+    """Fetches those records of a bucket again that are stale, made by older expressions, signalled, or set aside.
+
+    Raises PlanError if the source cannot be asked for records by their ids.
+    """
     compiled, schedule_id = _begin(environment, provenance_code, endpoint_name, Operation.UPDATE, context)
     if compiled.spec.detail is None:
         raise PlanError(f"{provenance_code}/{endpoint_name} cannot be asked for records by their ids")
@@ -207,9 +211,10 @@ def _begin(
     operation: Operation,
     context: TriggerContext,
 ) -> tuple[CompiledSpec, int]:
-    """Records who asked, then compiles: what does not compile leaves its reasons with the trigger.
+    """Records who asked and compiles the spec; returns the spec and the id of the schedule instance.
 
-    Nothing is planned for an endpoint that is blocked: its tasks would only wait.
+    If the spec does not compile, the reasons are stored with the schedule instance, and SpecError is raised. For an
+    endpoint that is blocked EndpointBlocked is raised, because its tasks would only wait.
     """
     schedule_id = record_trigger(
         environment.engine, context, provenance_code, endpoint_name, operation, environment.clock()
@@ -242,7 +247,10 @@ def _drain(
     listener: Listener,
     executor: Executor | None,
 ) -> None:
-    """Works on the plans whose windows or buckets have these names."""
+    """Works on plans until nothing of them can go on.
+
+    `names` has the window or bucket of each plan, for messages. `tell` is called once for each plan that is complete.
+    """
     working = executor or environment.executor()
     working.clock = environment.clock
     told: set[int] = set()

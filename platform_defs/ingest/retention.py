@@ -42,7 +42,7 @@ def forget_old_rows(engine: Engine, *, days: int, at: datetime) -> ForgottenCoun
 
 
 def _forget_batches(engine: Engine, before: datetime) -> int:
-    """Plan by plan, which the index over plans finds, and all batches of a plan: a replay needs the one before."""
+    """Plan by plan, and all batches of a plan together, because a replay of a batch needs the one before it."""
     newest = read(engine, lambda connection: connection.scalar(select(func.max(_batch.id))))
     total, behind = 0, 0
     while newest is not None:
@@ -64,7 +64,10 @@ def _delete_some(connection: Connection, mine: ColumnElement[bool]) -> int:
 
 
 def _is_over(before: datetime) -> ColumnElement[bool]:
-    """A plan that nobody will continue, that has batches, and that nobody needs them of. It never opens again."""
+    """SQL: the plan has batches, and nobody needs them any more, as the docstring of this module says.
+
+    Such a plan never opens again.
+    """
     aside = ing_record_quarantine.c
     is_at_work = select(ing_task.c.id).where(ing_task.c.plan_id == _plan.id, ing_task.c.leased_until.is_not(None))
     is_looked_at = select(aside.id).where(
@@ -81,6 +84,7 @@ def _is_over(before: datetime) -> ColumnElement[bool]:
 
 
 def _is_old_event(before: datetime) -> ColumnElement[bool]:
+    """SQL: the event is old, its plan is not open, and it is not the one that moved a watermark to where it is."""
     later = ing_cursor_event.alias("later")
     is_open = select(_plan.id).where(_plan.id == _event.plan_id, _plan.status_code.in_(_OPEN))
     same = [

@@ -32,7 +32,7 @@ class CursorIdentity:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The rows that led to an advance."""
+    """The ids of the rows that led to an advance. It has nothing to do with the lineage system."""
 
     schedule_instance_id: int | None = None
     plan_id: int | None = None
@@ -68,9 +68,10 @@ def read_cursor(engine: Engine, identity: CursorIdentity) -> Row[Any] | None:
 
 
 def advance_cursor(engine: Engine, advance: Advance) -> bool:
-    """Whether the value moved. The event stands before the value does; the same advance twice writes one event.
+    """Moves the cursor in its direction; returns whether it moved. The same advance twice writes one event.
 
-    A process that dies between the two leaves the value behind its events: the next advance takes it further.
+    The event is committed before the value is changed. If the process dies in between, the value stays behind its
+    events until the next advance.
     """
     before = read_cursor(engine, advance.identity)
     if before is not None and not _is_further(advance, before):

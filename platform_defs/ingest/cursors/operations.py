@@ -58,9 +58,10 @@ def advance_after(engine: Engine, plan: Row[Any], spec: Spec, now: datetime, *, 
 
 
 def _advance_harvest(engine: Engine, plan: Row[Any], spec: Spec, lineage: Lineage) -> bool:
-    """To the end of the contiguous windows that are complete; what a batch saw is only noted beside it.
+    """Moves the watermark to the end of the contiguous complete windows. The newest time of a record is only noted.
 
-    An endpoint whose start was moved behind its watermark goes on from there: what lies between has no windows.
+    If the endpoint's start was moved to a time after its watermark, the watermark goes on from the new start: there are
+    no windows in between.
     """
     first = align_down(spec.window.start, spec.window.align)
     start = max(read_watermark(engine, spec) or first, first)
@@ -90,7 +91,7 @@ def _advance_harvest(engine: Engine, plan: Row[Any], spec: Spec, lineage: Lineag
 
 
 def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, lineage: Lineage) -> bool:
-    """Backwards from the window's end over the slices that are complete, in the plan's own namespace."""
+    """Moves the plan's own cursor backwards, from the window's end over the complete slices."""
     done = select(ing_plan_slice.c.slice_spec).join(ing_task, ing_task.c.slice_id == ing_plan_slice.c.id)
     done = done.where(
         ing_plan_slice.c.plan_id == plan.id,
@@ -98,7 +99,7 @@ def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, lineage: Linea
         ing_task.c.status_code == TaskStatus.SUCCEEDED,
     )
     specs = read(engine, lambda connection: connection.execute(done).scalars().all())
-    # parts by ranges of ids share their window: it counts when the plan is complete
+    # slices that are ranges of ids share one window, which counts only when the plan is complete
     windows = [window_of(each) for each in specs if "id" not in each["bounds"]]
     complete = PlanStatus(plan.status_code) is PlanStatus.COMPLETED
     reached = plan.window_from if complete else contiguous_start(plan.window_to, windows)
@@ -118,7 +119,7 @@ def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, lineage: Linea
 
 
 def _advance_update(engine: Engine, plan: Row[Any], spec: Spec, now: datetime, lineage: Lineage) -> bool:
-    """When a bucket is done: by when all of its records that were due had been looked at again."""
+    """Once the plan is complete, notes when all records of the bucket that were due had been fetched again."""
     if PlanStatus(plan.status_code) is not PlanStatus.COMPLETED:
         return False
     advance = Advance(

@@ -45,7 +45,7 @@ from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 
 # How often an executor with free threads looks for tasks.
 LOOK_S = 1.0
-# How often it asks whether fewer slices of a partition may run than their tasks say.
+# How often it asks whether a partition with trouble has a lower limit for the moment (health.py).
 LIMITS_S = 5.0
 # How long it waits for a database that does not answer: its tasks are left to their leases meanwhile.
 OUTAGE_S = 300.0
@@ -59,7 +59,7 @@ def utc_now() -> datetime:
 
 
 def executor_name() -> str:
-    """Names the process beyond doubt: a pid alone may be given to another one."""
+    """A name that no other executor ever has: the pid alone may be given to another process."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
 
 
@@ -89,7 +89,7 @@ class _Round:
 
     pool: ThreadPoolExecutor
     plan_ids: Sequence[int] | None
-    # with the executor's own, or alone: after an error its threads must stop, and `serve` must not
+    # set by the executor's own, or alone: after an error the threads of this round must stop, but `serve` goes on
     stop: _Stop
     running: dict[Future[TaskStatus | None], _Working] = field(default_factory=dict)
     ended: int = 0
@@ -130,8 +130,11 @@ def rare_collections() -> Iterator[None]:
 
 @dataclass
 class Executor:
-    """`open_source` gives what requests of a spec are sent through; `on_end` hears of every task that ended, and
-    `on_look` whenever the executor has looked at its threads, which is once a second."""
+    """Leases tasks and works on them in threads.
+
+    `open_source` returns what requests of a spec are sent through. `on_end` is called for every task that ended or
+    waits again (its status is then None), and `on_look` about once a second.
+    """
 
     engine: Engine
     open_source: OpenSource
@@ -143,7 +146,7 @@ class Executor:
     on_look: Callable[[], None] = lambda: None
     name: str = field(default_factory=executor_name)
     cancel: threading.Event = field(default_factory=threading.Event)
-    # hears how sources and database fare
+    # is told how long sources and the database take, and how often they fail
     watch: HealthWatch = field(default_factory=HealthWatch)
     _snapshots: dict[int, tuple[CompiledSnapshot, Source]] = field(default_factory=dict, init=False)
     _limits: Mapping[Partition, int] = field(default_factory=dict, init=False)

@@ -20,7 +20,7 @@ from platform_defs.store.tables.ingest import ing_partition_limit
 from platform_defs.store.upsert import upsert
 
 LOOK_BACK = timedelta(minutes=5)
-# One complaint, one error or one slow page is no trouble yet.
+# Fewer complaints, errors or slow pages than this are no trouble yet.
 FEWEST = 3
 # How long fewer slices run at a time, counted from the last trouble, and how soon there may be fewer still.
 HOLDS_FOR = timedelta(minutes=5)
@@ -62,7 +62,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class PartitionLimit:
-    """So many slices of a partition run at a time, for the moment."""
+    """For the moment, no more than `max_concurrent` slices of a partition run at a time."""
 
     partition: Partition
     max_concurrent: int

@@ -46,7 +46,7 @@ class LeasedTask:
 
 
 class HeldTask(NamedTuple):
-    """What a fence reads of its task."""
+    """The columns of a task that `fence` has locked and read."""
 
     lease_owner: str | None
     status_code: str

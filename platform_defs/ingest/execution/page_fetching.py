@@ -26,11 +26,11 @@ from platform_defs.ingest.spec.model import CallSpec, Spec
 from platform_defs.ingest.spec.snapshot import mapping_hash
 
 BAD_ID = "BAD_ID"
-# So many ids that are refused, each of them alone, and none that is not: the request is wrong and not the ids.
+# If at least so many ids are refused, each asked for alone, and none is accepted, the request is wrong and not the ids.
 FEWEST_REFUSED = 3
-# No more are tried: of hundreds of ids each one would be two requests.
+# After so many, and none accepted, no more are tried: each of hundreds of ids would cost two requests.
 MOST_REFUSED = 20
-# So many items of a page of which none can be read: the source's answers have changed, and not its data.
+# If a page has at least so many items and none of them can be read, then the format of the answers has changed.
 FEWEST_UNREADABLE = 20
 _UNREADABLE = (NO_ID, ID_TOO_LONG, UPDATED_AT)
 
@@ -83,6 +83,7 @@ def fetch_search_page(
     position: PagePosition,
     cancel: threading.Event,
 ) -> FetchedBatch:
+    """Fetches one page of a search, with the details of its ids if the source has two phases. Raises ResponseError."""
     spec, reader = snapshot.spec, snapshot.search
     assert spec.search is not None, "a slice of time has an endpoint that lists"
     assert reader is not None, "it is compiled with the snapshot"
@@ -105,8 +106,8 @@ def fetch_search_page(
 def fetch_ids(snapshot: CompiledSnapshot, source: Source, ids: Sequence[str], cancel: threading.Event) -> FetchedBatch:
     """The records with these ids; an id that the source refuses or does not know is set aside alone.
 
-    A source that refuses all of them has no bad ids: its endpoint has moved, or the request is wrong. To set all of its
-    records aside would call a window complete of which nothing was stored.
+    If the source refuses all ids, they are not bad: its endpoint has moved, or the request is wrong. That is an error,
+    because a window of which nothing was stored must not count as complete.
     """
     spec = snapshot.spec
     assert spec.detail is not None, "an update has an endpoint that is asked by ids"
@@ -152,7 +153,10 @@ def _fetch_part(
 
 
 def _refuse_if_nothing_can_be_read(batch: FetchedBatch, items: int) -> None:
-    """Blocks the endpoint (4.13 of the seed): to set all records aside would call their window complete."""
+    """Raises a fatal error, which blocks the endpoint (4.13 of the seed), if not one item of the page can be read.
+
+    If all of them were set aside instead, the window would count as complete.
+    """
     unreadable = [rejection for rejection in batch.rejections if rejection.reason_code in _UNREADABLE]
     if items >= FEWEST_UNREADABLE and len(unreadable) >= items:
         first = unreadable[0]

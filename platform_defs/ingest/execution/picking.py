@@ -20,9 +20,9 @@ from platform_defs.store.types import utc_now
 LEASED = (TaskStatus.DISPATCHED, TaskStatus.EXECUTING)
 # Candidates that are read for each wanted task: on a server other executors may have locked the first ones.
 _LOOK_AHEAD = 8
-# How often they are read anew where others took all of them meanwhile: the queue is then not empty.
+# How often candidates are read again if other executors have taken all of them: there may be more in the queue.
 _LOOKS = 5
-# Expired leases that are returned at a time.
+# How many tasks with expired leases return to the queue at a time.
 _MOST_EXPIRED = 1000
 _task = ing_task.c
 # Source, endpoint and operation: executors are fair between them.
@@ -78,7 +78,7 @@ _RETURN = Prepared(
         updated_at=utc_now(),
     )
 )
-# Of tasks that wait again the next attempt ends the abandoned run; those that are cancelled have none.
+# Ends the abandoned runs of cancelled tasks. That of a task which waits again is ended by the task's next attempt.
 _END_RUNS = Prepared(
     update(ing_task_run)
     .where(
@@ -93,13 +93,14 @@ _END_RUNS = Prepared(
         updated_at=utc_now(),
     )
 )
-# also says whether a lease ran out, which is rare: leases that did are looked for only then
+# How many tasks of each partition run. The last column tells whether a lease has run out, which is rare: only then are
+# such leases looked for.
 _BUSY = Prepared(
     select(*_PARTITION, func.count(), func.min(_task.leased_until, type_=_task.leased_until.type))
     .where(_task.status_code.in_(LEASED))
     .group_by(*_PARTITION)
 )
-# whether it is blocked is asked once for each partition, not for each of its tasks
+# whether the endpoint is blocked is asked once for each partition, not for each of its tasks
 _queued = (
     select(
         *_PARTITION,
@@ -187,7 +188,7 @@ def pick_tasks(
     plan_ids: Sequence[int] | None,
     lowered: Mapping[Partition, int],
 ) -> list[PickedTask]:
-    """Leases up to `limit` tasks to `owner`. While others pick at the same moment it may be fewer than there are.
+    """Leases up to `limit` tasks to `owner`; while others pick at the same moment, it may get fewer than there are.
 
     Tasks whose leases ran out return to the queue first. Of a partition no more run at a time than its tasks say, or
     `per_partition` if that is given, and no more than `lowered` says.
@@ -208,6 +209,7 @@ def pick_tasks(
 
 
 def _chosen(connection: Connection, query: Prepared, wanted: Mapping[str, Any], share: int) -> list[PickedTask]:
+    """Locks up to `share` waiting tasks of a partition, and returns them."""
     for _ in range(_LOOKS):
         candidates = [task_id for (task_id,) in query.run(connection, wanted).rows]
         if not candidates:

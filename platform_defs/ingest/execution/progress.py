@@ -76,7 +76,11 @@ def resume(
     *,
     last_run: LastRun | None = None,
 ) -> Progress:
-    """After the task's last committed batch, whichever run committed it."""
+    """Where a run begins: after the task's last committed batch, whichever run committed it.
+
+    From the slice's start if the token of the next page has expired or cannot be trusted, or if the run before came to
+    the end and lacked something.
+    """
     if last is None:
         return Progress(first_position(slice_spec))
     stats = last.stats
@@ -106,7 +110,7 @@ def resume(
 
 
 def begin_again(slice_spec: Mapping[str, Any], progress: Progress) -> Progress:
-    """From the window's start: records that were stored before are known by their ids and times."""
+    """The progress of another pass, from the slice's start. Records that are stored already are not stored twice."""
     return replace(
         progress,
         position=first_position(slice_spec),

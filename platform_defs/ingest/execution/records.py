@@ -109,7 +109,10 @@ def commit_batch(
     asked_at: datetime,
     now: datetime,
 ) -> CommittedBatch:
-    """In the caller's transaction. `mapping` is the hash that records carry, `asked_at` when the page was asked for."""
+    """Writes the batch in the caller's transaction, which may run twice; raises LeaseLost if the task is not ours.
+
+    `mapping` is the mapping hash that the records get, `asked_at` when the page was asked for.
+    """
     task = fence(connection, leased)
     before = _stored_versions(connection, spec, sorted({record.provider_id for record in batch.records}))
     newest = _newest_of_each([_with_time(record, before) for record in batch.records])
@@ -123,7 +126,7 @@ def commit_batch(
     try:
         batch_id = _insert_batch(connection, spec, leased, batch, counts, task.expr_hash, now)
     except IntegrityError:
-        # a transaction runs again whose commit got no answer, although it was done: what stands is read
+        # The transaction is repeated, because its commit got no answer, but it had been committed: the row is there.
         return replace(_committed_before(connection, leased, batch), cancel_requested_at=task.cancel_requested_at)
     _store(connection, spec, changed, leased.run_id, batch_id, mapping, now)
     publish(connection, spec, changed, before, leased.run_id, batch_id, mapping, now)
@@ -135,6 +138,7 @@ def commit_batch(
 
 
 def _committed_before(connection: Connection, leased: LeasedTask, batch: Batch) -> CommittedBatch:
+    """The batch as the first of two identical transactions has committed it."""
     table = ing_task_run_batch.c
     query = select(table.id, table.stats).where(table.idempotent_key == _keys(leased, batch)[1])
     found = connection.execute(query).one()
@@ -142,7 +146,7 @@ def _committed_before(connection: Connection, leased: LeasedTask, batch: Batch) 
 
 
 def _keys(leased: LeasedTask, batch: Batch) -> tuple[str, str]:
-    """The page's place in its pass over the slice, and that of the task: no later attempt commits it again."""
+    """The page's place in its pass over the slice, and the key by which no later attempt commits the page again."""
     place = canonical_hash([batch.pass_no, batch.position.hash()])
     return place, canonical_hash([leased.task_id, place])
 

@@ -1,4 +1,4 @@
-"""The black box: rebuilds the request of a batch from its plan's snapshot alone, and says whether it is the same one.
+"""Replays: rebuilds the request of a batch from its plan's snapshot alone, and says whether it is the same request.
 
 The page at which a run failed has no batch; its request is rebuilt too, and there is nothing to compare it with.
 

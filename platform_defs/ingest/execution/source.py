@@ -1,4 +1,4 @@
-"""What the executor asks of a source, and what it gets: one page as parsed JSON, with evidence for the black box."""
+"""What the executor asks of a source, and what it gets: one page as parsed JSON, with what its batch keeps of it."""
 
 import threading
 from collections.abc import Mapping

@@ -26,7 +26,7 @@ FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=10)
 # A request that was given up because this executor stops: no fault of the source.
 CANCELLED = "CANCELLED"
-# Of a task that waits because its run has used up what a slice may take at a time.
+# The error code of a task that waits because its run has used up its budget of requests or seconds.
 BUDGET_USED_UP = "BUDGET_USED_UP"
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class TaskEnds:
     snapshot: CompiledSnapshot
     leased: LeasedTask
     clock: Clock
-    # hears how the source fares
+    # is told how often the source fails, and how long it takes
     watch: HealthWatch
 
     def pause(self, progress: Progress, over_budget: str) -> TaskStatus | None:
@@ -65,7 +65,7 @@ class TaskEnds:
         )
 
     def note(self, seen: Seen) -> None:
-        """Tells the watch how the source fares."""
+        """Tells the watch what a page, or a request that failed, has shown of the source."""
         spec = self.snapshot.spec
         partition = (spec.provenance_code, spec.endpoint_name, str(spec.operation))
         self.watch.note(partition, seen, self.clock(), full=spec.max_concurrent_slices)

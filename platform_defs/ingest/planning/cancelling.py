@@ -1,7 +1,7 @@
-"""Takes plans back: what waits is not worked on, what is worked on ends at its page, records stay.
+"""Cancels plans: tasks that wait are not executed, tasks at work end after their page, and stored records stay.
 
-A window that was cancelled stays so, and the check `complete` names it, until somebody materialises it again. That
-begins a new generation.
+A cancelled window stays cancelled, and the check `complete` names it, until somebody materialises it again. That begins
+a new generation.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 
 CANCELLED_BY_OPERATOR = "CANCELLED_BY_OPERATOR"
-# Of these nobody works on one, and none is complete.
+# Tasks that nobody works on and that are not complete.
 _IDLE = (TaskStatus.QUEUED, TaskStatus.FAILED, TaskStatus.PARTIAL)
 _AT_WORK = (TaskStatus.DISPATCHED, TaskStatus.EXECUTING)
 
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """Which open plans of an endpoint and operation are meant; without any wish all of them."""
+    """Which open plans of an endpoint and operation are meant; a field that is None restricts nothing."""
 
     # windows that share time with [start, end)
     start: datetime | None = None
@@ -93,7 +93,8 @@ def _cancel(connection: Connection, plan_id: int, reason: str | None, now: datet
         return None
     task, piece = ing_task.c, ing_plan_slice.c
     text = f"somebody cancelled it at {now:%F %T} UTC" + (f": {reason}" if reason else "")
-    # read without a lock, and changed by their keys: who ends a task at this moment holds it and waits for the plan
+    # Read without locks and then changed by their ids, so that no other rows are locked: a process that ends a task at
+    # this moment has locked that task and waits for the plan.
     open_tasks = select(task.id).where(task.plan_id == plan_id, task.status_code.in_([*_IDLE, *_AT_WORK]))
     ids = connection.execute(open_tasks).scalars().all()
     asked = {"cancel_requested_at": now, "last_error_code": CANCELLED_BY_OPERATOR, "last_error_msg": text}

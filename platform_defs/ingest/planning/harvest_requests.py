@@ -24,9 +24,10 @@ def windows_to_request(
     most: int,
     is_in_trouble: bool = False,
 ) -> list[Window]:
-    """The first windows that follow each other without a gap, at most `most`, that one run can take.
+    """The windows that one run should fetch: the first ones that are due, without a gap, at most `most`.
 
-    Where none is due, those before the watermark that somebody had fetched again and that did not become complete.
+    If none is due, windows before the watermark that somebody fetched again and that did not become complete. While the
+    source `is_in_trouble`, new windows are due later.
     """
     patient = replace(spec, safety_lag=LAG_IN_TROUBLE * spec.safety_lag) if is_in_trouble else spec
     due = [window for window in due_windows(patient, cursor, now) if _is_wanted(states.get(window), now)]

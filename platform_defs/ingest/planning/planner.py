@@ -219,9 +219,10 @@ def _latest_generation(connection: Connection, prefix: str) -> Row[Any] | None:
 
 
 def _is_outdated(connection: Connection, plan: Row[Any], spec: Spec, drafts: Sequence[SliceDraft]) -> bool:
-    """Whether the plan ended incomplete by a snapshot that is no longer what the Registry says, or for other ids.
+    """Whether a new generation must take the place of an open plan.
 
-    While a task of it waits or is worked on, whatever the Registry says now changes nothing in it.
+    It must if the plan ended incomplete and the Registry has changed since, or if it is an update and records are due
+    that it does not have. While a task of the plan waits or is worked on, the plan goes on as it was made.
     """
     is_changed = plan.spec_fingerprint != spec_fingerprint(spec)
     if not is_changed and spec.operation is not Operation.UPDATE:
@@ -243,7 +244,7 @@ def _is_outdated(connection: Connection, plan: Row[Any], spec: Spec, drafts: Seq
 
 
 def _cancel_plan(connection: Connection, plan_id: int) -> None:
-    """Another generation takes the place of what was not done."""
+    """Cancels a plan and its unfinished tasks, because another generation takes its place."""
     connection.execute(update(ing_plan).where(ing_plan.c.id == plan_id).values(status_code=PlanStatus.CANCELLED))
     undone = (ing_task.c.plan_id == plan_id) & ing_task.c.status_code.in_(_UNFINISHED)
     connection.execute(update(ing_task).where(undone).values(status_code=TaskStatus.CANCELLED))
@@ -260,7 +261,10 @@ def _continue_plan(connection: Connection, plan: Row[Any], now: datetime) -> Pla
 
 
 def _queue_slices(connection: Connection, plan: Row[Any], now: datetime) -> int:
-    """Tasks for slices without one, as many as the endpoint's stock allows; says in the plan whether all have one."""
+    """Creates tasks for slices without one, as many as the endpoint's stock_limit allows; returns how many.
+
+    The plan becomes READY if all slices have a task, else PARTIAL.
+    """
     spec = plan_spec(plan)
     table, task = ing_plan_slice.c, ing_task.c
     waiting = select(func.count()).where(

@@ -28,9 +28,12 @@ def ask_again(
     requested_by: str,
     now: datetime,
 ) -> int:
-    """Adds signals for somebody outside; raises UnknownEndpoint where no update would ever look at them."""
+    """Adds signals for a person or another system; returns how many ids were named.
+
+    Raises UnknownEndpoint if the endpoint has no update, which alone looks at signals.
+    """
     endpoint = find_update_endpoint(read_rows(engine, now, provenance_code), provenance_code, endpoint_name)
-    # as they are stored: asked for as somebody wrote it, a DOI would not be known again in the answer
+    # in lower case, as they are stored, or else the record in the answer would not be recognised
     ids = [each.lower() for each in provider_ids] if endpoint["id_case_ignored"] else provider_ids
     return add_signals(engine, provenance_code, endpoint_name, ids, reason=reason, requested_by=requested_by, now=now)
 

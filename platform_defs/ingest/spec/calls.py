@@ -55,6 +55,7 @@ _PAGE_PARAMS = {
 def draft_call(
     rows: RegistryRows, endpoint: Row, operation: Operation, merged: Merged, prefix: str, findings: Findings
 ) -> CallSpec:
+    """How an endpoint is asked and its answer read; `prefix` is the path of this part in the spec and in `merged`."""
     code, name = endpoint["provenance_code"], endpoint["endpoint_name"]
     source, origin = rows.sources[code], origin_of(tables.reg_prov_endpoint_def, endpoint)
     http, response = f"{prefix}.http", f"{prefix}.response"

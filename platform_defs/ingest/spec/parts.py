@@ -118,6 +118,7 @@ def draft_spec(
     overrides: Mapping[str, Any] | None,
     findings: Findings,
 ) -> Draft:
+    """The spec of an endpoint and operation; for whatever is missing there is a finding, and a value in its place."""
     code, name = endpoint["provenance_code"], endpoint["endpoint_name"]
     merged = Merged()
     credential = choose_credential(rows, code, name, operation)

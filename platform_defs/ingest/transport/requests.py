@@ -100,7 +100,7 @@ class CompiledCall:
 
 
 def request_digest(request: httpx.Request, at: datetime) -> dict[str, Any]:
-    """What the black box keeps of a request that was made `at` this time, before its credential is added."""
+    """What a batch keeps of a request that was made `at` this time: without its credential, which is added later."""
     body = request.content
     return {
         "at": instant_text(at),
@@ -141,7 +141,7 @@ def _field(param: RequestParam) -> Field:
 
 @dataclass(frozen=True)
 class Replay:
-    """A batch's request made anew, beside what the black box kept of the original."""
+    """A batch's request rendered anew, beside what the batch has kept of the original."""
 
     # None for a page that failed
     stored: Mapping[str, Any] | None
