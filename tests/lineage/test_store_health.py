@@ -66,7 +66,7 @@ def test_a_lost_store_is_away_until_both_answer_a_ping_and_is_named(stores: Stor
         health = stores.health()
         assert not health.is_away
         stores.graph.away = stores.database.away = True
-        health.lose(LOST_GRAPH)
+        health.note_failure(LOST_GRAPH)
         assert health.refusal == Answer(503, "unavailable", "the graph does not answer; send again later")
         both = "the database and the graph do not answer; send again later"
         await eventually(lambda: health.refusal.message == both)
@@ -83,7 +83,7 @@ def test_nobody_but_the_pings_asks_a_store_that_is_away_however_many_requests_co
     async def work() -> None:
         health = stores.health()
         stores.database.away = True
-        health.lose(LOST_DATABASE)
+        health.note_failure(LOST_DATABASE)
         held = [asyncio.create_task(wait(health)) for _ in range(10)]
         await eventually(lambda: stores.database.pings > 3)
         assert not any(one.done() for one in held)
@@ -99,7 +99,7 @@ def test_a_request_does_not_wait_longer_than_a_moment(stores: Stores, monkeypatc
     async def work() -> None:
         health = stores.health()
         stores.database.away = True
-        health.lose(LOST_DATABASE)
+        health.note_failure(LOST_DATABASE)
         assert not await wait(health)
 
     run(work())
@@ -112,7 +112,7 @@ def test_requests_beyond_a_number_do_not_wait(stores: Stores, monkeypatch: pytes
     async def work() -> None:
         health = stores.health()
         stores.database.away = True
-        health.lose(LOST_DATABASE)
+        health.note_failure(LOST_DATABASE)
         held = [asyncio.create_task(wait(health)) for _ in range(2)]
         await asyncio.sleep(0)
         assert not await wait(health)
@@ -139,7 +139,7 @@ def test_a_graph_that_answers_once_more_while_it_is_being_stopped_is_not_said_to
     async def work() -> None:
         health = stores.health()
         stores.warm = False
-        health.lose(LOST_GRAPH)
+        health.note_failure(LOST_GRAPH)
         await eventually(lambda: health.refusal == WARMING_UP)
         stores.graph.away = True
         await eventually(lambda: health.refusal.message == "the graph does not answer; send again later")
@@ -158,8 +158,8 @@ def test_a_write_that_ends_after_the_graph_was_lost_does_not_mean_that_it_is_bac
     async def work() -> None:
         health = stores.health()
         stores.graph.away, stores.warm = True, False
-        health.lose(LOST_GRAPH)
-        health.find()
+        health.note_failure(LOST_GRAPH)
+        health.note_success()
         assert health.refusal.message == "the graph does not answer; send again later"
         stores.graph.away, stores.warm = False, True
         await eventually(lambda: not health.is_away)
@@ -175,10 +175,10 @@ def test_a_store_that_fails_although_it_answers_is_left_alone_for_a_moment(
 
     async def work() -> None:
         health = stores.health()
-        health.lose(LOST_DATABASE)
+        health.note_failure(LOST_DATABASE)
         await asyncio.sleep(0.01)
         assert health.is_away
-        health.find()
+        health.note_success()
         assert not health.is_away
 
     run(work())
@@ -210,7 +210,7 @@ def test_a_ping_that_hangs_is_no_answer_and_no_other_one_is_sent(stores: Stores)
 
     async def work() -> None:
         health = StoreHealth({DATABASE: hang, GRAPH: stores.graph}, 0.01)
-        health.lose(LOST_DATABASE)
+        health.note_failure(LOST_DATABASE)
         await eventually(lambda: stores.graph.pings > 3)
         assert health.is_away
         assert pings == 1

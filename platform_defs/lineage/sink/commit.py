@@ -87,7 +87,10 @@ def is_store_unavailable(error: BaseException) -> bool:
 
 
 def _request_missed_rebuilds(engine: Engine, graph: Graph, pending: PendingWrites) -> frozenset[int]:
-    """Looks again once the symlinks are committed: a process that did not see them may have written such tables."""
+    """Requests rebuilds for tables that another process wrote under a linked name before it could see the symlink.
+
+    To be called after the symlinks are committed. Returns the tenants.
+    """
     missed = frozenset(tables_of_names(graph, pending.names.new).keys() - pending.rebuild)
     if missed:
         transact(engine, lambda connection: rebuild_requests.request_rebuild(connection, missed), attempts=ATTEMPTS)

@@ -1,4 +1,4 @@
-"""Events that wait to be written, in turns between tenants: a thousand of one do not hold up the one of another."""
+"""Events that wait to be written. Tenants take turns: a thousand events of one do not hold up the one of another."""
 
 import asyncio
 from collections import deque

@@ -1,7 +1,6 @@
-"""Two lanes of groups: a tenant whose events are wide is written beside the others, which so do not wait for it.
+"""Two lanes: a tenant that sends wide events is written in a lane of its own, so that the others do not wait for it.
 
-Whatever one tenant sends is written in one lane at a time: two writes to one tenant's graph would only wait for each
-other.
+All events of a tenant are in the same lane at a time: two writes to one tenant's graph would only wait for each other.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ class Lane:
 
 
 class Lanes:
-    """With one committer there is one lane."""
+    """The lanes of a sink, one for each committer. If there are two, the second one is for tenants with wide events."""
 
     def __init__(self, committers: Sequence[Committer]) -> None:
         self.all = [Lane(committer, f"lineage-commit-{number}") for number, committer in enumerate(committers)]
@@ -60,7 +59,7 @@ class Lanes:
         return None
 
     def others_wait(self) -> bool:
-        """Whether events of tenants wait that are written in the first lane."""
+        """Whether events of tenants that belong to the first lane are waiting or being written."""
         return bool(self._held.keys() - self._in_second_lane.keys())
 
     def pause_after(self, lane: Lane, worked_s: float) -> float:

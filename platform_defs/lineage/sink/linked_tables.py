@@ -1,4 +1,4 @@
-"""The logical tables of stored events for those who read them: what names mean is read once for each tenant."""
+"""The logical tables of stored events, for readers of many events: what names mean is read once for each tenant."""
 
 from sqlalchemy import Engine
 

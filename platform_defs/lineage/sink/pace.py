@@ -14,7 +14,7 @@ from platform_defs.graph.port import GraphTransaction
 
 T = TypeVar("T")
 
-# A rest is so many times as long as the step before it, but no longer than so many seconds: requests have a deadline.
+# A rest is REST_SHARE times as long as the step before it, but at most MAX_REST_S: requests have a deadline.
 REST_SHARE = 2.0
 MAX_REST_S = 0.05
 

@@ -84,7 +84,7 @@ class PendingWrites:
         return self.fresh + self.waiting
 
     def watch(self) -> NameWatch:
-        """Notices later that names which this group uses have got another meaning in the meantime."""
+        """What finds out later whether names that this group uses have changed their meaning in the meantime."""
         uses = [event.name_use for event in self.events]
         return NameWatch(uses, self.names.linked, {use.tenant_id: self.marks[use.tenant_id][1] for use in uses})
 
@@ -100,7 +100,10 @@ class PendingWrites:
 def find_pending(
     connection: Connection, graph: Graph, events: Sequence[PreparedEvent], watch: NameWatch
 ) -> PendingWrites:
-    """Also requests the rebuilds that symlinks make necessary, so that a crash cannot lose them."""
+    """Finds the events that must still be written, counts their runs and resolves their names.
+
+    Also requests the rebuilds that symlinks make necessary, in the same transaction, so that a crash cannot lose them.
+    """
     marks = rebuild_requests.read_marks(connection, {event.tenant.id for event in events} | watch.tenants)
     changes = _symlink_changes(marks)
     changed = watch.find_changed(connection, changes)
@@ -128,7 +131,7 @@ def find_pending(
 
 
 def _said_names(events: Sequence[PreparedEvent]) -> list[Tenant]:
-    """Of each tenant the name that the newest of these events says."""
+    """Each tenant with the name that the newest of these events gives it."""
     newest: dict[int, Tenant] = {}
     for event in sorted(events, key=lambda event: event.event_facts.version):
         if event.said_name is not None:
@@ -142,7 +145,7 @@ def _symlink_changes(marks: Mapping[int, TenantMarks]) -> dict[int, int]:
 
 
 def tables_of_names(graph: Graph, names: Mapping[int, Collection[Ref]]) -> dict[int, set[Ref]]:
-    """By tenant, those of the names of which the graph has tables, although they mean other tables now."""
+    """By tenant, those of the names under which the graph has tables, although the names mean other tables now."""
     found: dict[int, set[Ref]] = {}
     for tenant_id, some in names.items():
         stored = graph.for_tenant(tenant_id).nodes(sorted(name.id for name in some)) if some else {}

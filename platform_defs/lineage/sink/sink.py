@@ -212,7 +212,7 @@ class Sink:
                 log.warning("a store takes too long for a group of %d events", len(group), exc_info=error)
                 await self._write_without_slow_events(lane, group)
             elif is_store_unavailable(error):
-                self._health.lose(error)
+                self._health.note_failure(error)
                 _answer_all(group, self._health.refusal)
             elif len(group) > 1:
                 middle = len(group) // 2
@@ -221,7 +221,7 @@ class Sink:
             else:
                 await self._refuse(lane, group[0], error)
             return
-        self._health.find()
+        self._health.note_success()
         _answer_all([entry for entry in group if entry.event.key not in committed.waiting], ACCEPTED)
         for tenant_id in sorted(committed.rebuild):
             self._metrics.rebuilds.labels(str(tenant_id)).inc()

@@ -74,15 +74,15 @@ class StoreHealth:
         for store in self._stores.values():
             store.close()
 
-    def lose(self, error: Exception) -> None:
-        """A write has failed: no event is taken until both stores answer."""
+    def note_failure(self, error: Exception) -> None:
+        """To be called when a write failed because a store is away: no event is taken until both stores answer."""
         self._away |= {GRAPH if isinstance(error, GraphError) else DATABASE}
         if self._waiting_for_answers is None or self._waiting_for_answers.done():
             log.warning("%s: events are refused until it is back: %s", _names(self._away), one_line(error))
             self._waiting_for_answers = asyncio.create_task(self._wait_for_answers())
 
-    def find(self) -> None:
-        """A write has succeeded, so both stores are there; unless the graph was lost while the write was on its way."""
+    def note_success(self) -> None:
+        """To be called when a write succeeded: both stores answer, unless the graph was lost during that write."""
         if self._away and self._is_warm() and self._waiting_for_answers is not None:
             self._waiting_for_answers.cancel()
             self._away = frozenset()
@@ -112,7 +112,7 @@ class StoreHealth:
         try:
             return await write
         except Exception as error:
-            self.lose(error)
+            self.note_failure(error)
             raise
         finally:
             self._hanging.remove(silent)

@@ -130,10 +130,10 @@ def resolve_names(connection: Connection, uses: Sequence[NameUse], changes: Mapp
 
 @dataclass(frozen=True, slots=True)
 class NameWatch:
-    """Finds symlinks that another process has kept while a group was being written, which so relied on old meanings.
+    """Notices that another process stored symlinks while a group was being written, which then used old meanings.
 
-    That process, in turn, looks whether the graph has tables of the names that it links: one of the two always sees
-    the other, because each looks after it has written.
+    That process, in turn, looks whether the graph has tables under the names that it links. Each of the two looks after
+    it has written, so at least one of them sees what the other wrote.
     """
 
     uses: Sequence[NameUse] = ()
@@ -146,7 +146,7 @@ class NameWatch:
         return set(self.changes)
 
     def find_changed(self, connection: Connection, changes: Mapping[int, int]) -> set[int]:
-        """Tenants for which names do not mean any more what the group has found."""
+        """Tenants some of whose names do not mean any more what the group assumed."""
         found: set[int] = set()
         for tenant_id, before in self.changes.items():
             if changes.get(tenant_id, 0) == before:
@@ -170,7 +170,7 @@ def linked_names(meanings: Meanings, names: Iterable[Ref], version: Version) -> 
 
 
 def missing_symlinks(meanings: Meanings, said: Iterable[Symlink]) -> list[Symlink]:
-    """Symlinks that what is kept does not agree with."""
+    """The symlinks that differ from the stored meanings, without names that were linked to other tables too often."""
     return [
         link
         for link in said

@@ -21,7 +21,7 @@ from platform_defs.lineage.version import version_of
 # How many jobs the groups have in which everything is planned. Each writes two tables with two columns each, so that
 # lists of one, of up to ten, up to a hundred and up to a thousand nodes and edges occur in each kind of statement.
 SIZES = (1, 4, 40, 120)
-# Then a group of so many jobs is repeated, at most so often, until the store is warm.
+# Then a group of USUAL_SIZE jobs is repeated until the store is warm, at most ROUNDS times.
 USUAL_SIZE, ROUNDS = 40, 20
 # A store is warm if two rounds took less than so many seconds, or if the last three were hardly faster than those
 # before: on a busy machine it will not become faster by more of them.

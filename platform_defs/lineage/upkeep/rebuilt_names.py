@@ -40,6 +40,7 @@ class RebuiltNames:
             raise NamesChanged
 
     def linked(self, use: NameUse) -> Mapping[Ref, Ref]:
+        """The other tables that names of the event mean. Notes the event's symlinks if they are not stored."""
         assert self._meanings is not None
         self._missing += missing_symlinks(self._meanings, use.names.said_at(use.version))
         self._plain |= use.names.plain
@@ -53,6 +54,7 @@ class RebuiltNames:
             raise NamesChanged
 
     def finish(self) -> None:
+        """To be called after the last reading, when no symlink was missing."""
         meanings = self._meanings or {}
         mark_exact(self._engine, self._tenant_id, meanings, self._plain & meanings.keys())
 
