@@ -31,7 +31,7 @@ from platform_defs.rate_gate.table import LONGEST_WAIT_S, Booking, GateTable
 LONGEST_KEY = 255
 # a permit that was waited for this long is checked against cool-downs that another process heard of meanwhile
 RECHECK_S = 1.0
-# between finding a slot taken and finding out why, others book: so often the gate tries before it gives up
+# Others may book between a failed booking and the query that asks why it failed: so the gate tries this often.
 _TRIES = 3
 _BRIEFLY_S = 0.01
 
@@ -151,6 +151,7 @@ class RateGate:
             return self._prefetched(memory, deadline_s) or self._book(key, memory, cost, many, deadline_s)
 
     def _prefetched(self, memory: KeyMemory, deadline_s: float) -> Decision | None:
+        """A slot that was booked ahead, or None; those that can no longer be used are given up."""
         now = self.clock.monotonic()
         while memory.prefetched:
             opens = memory.prefetched[0].opens

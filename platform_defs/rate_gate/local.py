@@ -18,7 +18,7 @@ _UNKNOWN = float("inf")
 
 @dataclass
 class KeyMemory:
-    """Guarded by `lock`; instants are of the process's monotonic clock."""
+    """What a process remembers of a key. Guarded by `lock`; instants are of the process's monotonic clock."""
 
     policy: RatePolicy
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -26,11 +26,12 @@ class KeyMemory:
     booking: threading.Lock = field(default_factory=threading.Lock)
     # slots that were booked ahead and are not handed out yet
     prefetched: deque[Permit] = field(default_factory=deque)
-    # at which the last slots were booked
+    # the rate at which the last slots were booked
     rate_per_s: float = 0.0
     # slots ahead by task, for the quantum
     ahead: dict[str, list[float]] = field(default_factory=dict)
-    # permits that the quotas in the database do not contain, or contain in vain (negative)
+    # Corrects the quotas in the database with the next booking: permits that they do not contain yet, or a negative
+    # number if they contain permits that were not used.
     carried: int = 0
     held_until: float = _NEVER
     has_failed: bool = False
@@ -46,7 +47,10 @@ class KeyMemory:
     local_divisor: float = 1.0
 
     def reserve(self, task: str, now: float) -> float | None:
-        """Notes that the task is about to book a slot; if it has as many ahead as it may: when the first is past."""
+        """Notes that the task is about to book a slot, and returns None.
+
+        If it has as many slots ahead as it may, nothing is noted, and the time of the first of them is returned.
+        """
         with self.lock:
             if len(self.ahead) > _TASKS:
                 self.ahead = {name: slots for name, slots in self.ahead.items() if max(slots) > now}
@@ -84,7 +88,7 @@ class KeyMemory:
             self.last_slot = max(self.last_slot, opens)
 
     def book_locally(self, cost: int, now: float, deadline_s: float) -> float | None:
-        """The next slot by this process's own reckoning; None: not within the deadline."""
+        """Books a slot without the database, at a low rate; None if there is none within the deadline."""
         with self.lock:
             rate = conservative_rate(self.policy, self.gaps) / self.local_divisor
             interval = 1 / max(self.policy.floor_per_s, rate) + self.policy.pad_s

@@ -6,9 +6,9 @@ DEFAULT_RATE = 1.0
 SLOWEST_RATE = 0.0005
 # a booking packs its interval into 32 bits of microseconds
 LONGEST_INTERVAL_US = 2**32 - 1
-# what a request may come too late by while its source grants no burst that would absorb it
+# how late a request usually reaches its source; without a burst to absorb that, slots are this much further apart
 GUARD_S = 0.02
-# slots that follow each other so closely are booked together
+# slots that lie within this time of each other are booked together
 TOGETHER_S = 0.01
 # a permit is good for at least this long after its slot: any less and a busy machine would book twice
 SHORTEST_TTL_S = 0.1
@@ -16,7 +16,7 @@ SHORTEST_TTL_S = 0.1
 
 @dataclass(frozen=True)
 class RatePolicy:
-    """The defaults are those of the seed (4.10.8) where it has some."""
+    """The limits of one key. The defaults are those of the seed (4.10.8) where it has some."""
 
     refill_per_s: float = DEFAULT_RATE
     # what the source accepts at once after a pause

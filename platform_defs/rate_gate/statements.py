@@ -184,7 +184,7 @@ def complaint(now: Number) -> Update:
 
 
 def recovery() -> Update:
-    """A success ends a row of failures."""
+    """Sets the number of failures in a row back to zero, after a success."""
     return update(rate_gate).where(_gate.gate_key == bindparam("key"), _gate.failures > 0).values(failures=0)
 
 

@@ -46,7 +46,7 @@ class LoadPace:
     """
 
     def __init__(self) -> None:
-        # When the loads that have begun are all LOAD_EVERY_S apart, if they are thought of as one after the other.
+        # Every load moves this on by LOAD_EVERY_S. A load is due while it is at most that far in the future.
         self._spread_until = float("-inf")
 
     def is_due(self, now: float) -> bool:
