@@ -45,7 +45,7 @@ def read_facts(node: Node) -> dict[str, Any]:
 def read_node(node: Node, set_at: Stamp, facts: dict[str, Any] | None = None) -> NodeState:
     """What is remembered in a stored node.
 
-    set_at: for a column, the stamp of its table's newest ColumnSet. facts: what `read_facts` returned, if it was called.
+    set_at: for a column, the stamp of its table's newest ColumnSet. facts: what `read_facts` returned, if known.
     """
     facts = read_facts(node) if facts is None else facts
     kind = next((label for label in node.labels if label != KNOWLEDGE and not vector_dimension(label)), None)

@@ -32,11 +32,7 @@ HAS_COLUMN = "HAS_COLUMN"
 
 @dataclass(slots=True)
 class Required:
-    """What is still missing from the state.
-
-    ids: nodes. around: nodes of which all edges are needed. links: single edges. typed: (node, type) of which all edges
-    are needed.
-    """
+    """Missing nodes (ids), nodes with all edges (around), single edges (links), edges of one type at a node (typed)."""
 
     ids: set[str] = field(default_factory=set)
     around: set[str] = field(default_factory=set)
@@ -230,10 +226,7 @@ class _Needs:
                     self._renamed_columns(key, at)
 
     def _crowds(self) -> None:
-        """The edges of tables that crowds claim something of: they tell when the crowd may have spoken last.
-
-        That is when the table was last said to exist, also by speakers that vouch for it (speech/vouching.py).
-        """
+        """The edges of tables with a crowd: they lead to speakers that vouch for these (names.crowd_spoke_until)."""
         for node in list(self._state.nodes.values()):
             if node is not None and node.crowd.size and node.ref is not None and node.ref.parent is not None:
                 self._surround(node.ref.parent.id)

@@ -129,7 +129,7 @@ def _oldest(speaker: SpeakerState, names: list[str], number: int) -> list[str]:
 
 
 def _is_repeated(speaker: SpeakerState, run: Run) -> bool:
-    """Whether a later run has completed that said the same: then it makes no difference whether this one is known."""
+    """Whether a later run that completed said exactly the same: then nothing depends on this one any more."""
     return bool(run.done_at) and any(
         later.done_at > run.newest
         and later.said.keys() == run.said.keys()

@@ -8,8 +8,8 @@ from platform_defs.canonical import canonical_hash
 from platform_defs.lineage.facts import Exists, Linked, Ref, Statement
 
 DERIVES_FROM = "DERIVES_FROM"
-# Caches of the digests, tables and claims of statements that are being merged, by the identity of their encoding. Each entry
-# holds the encoding itself, so that its identity cannot be given to another one.
+# Caches of the digests, tables and claims of statements that are being merged, by the identity of their encoding. Each
+# entry holds the encoding itself, so that its identity cannot be given to another one.
 _DIGESTS: dict[int, tuple[dict[str, Any], str]] = {}
 _TABLES: dict[int, tuple[Mapping[str, Any], "Tables"]] = {}
 _ITEMS: dict[int, tuple[Mapping[str, Any], list[tuple[list[Any], "ClaimKey"]]]] = {}

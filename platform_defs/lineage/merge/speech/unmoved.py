@@ -38,14 +38,14 @@ def unmoved_shape(speaker: "SpeakerState", *, readers: bool) -> dict[str, LiveTa
 
 
 def unmoved_floors(speaker: "SpeakerState") -> tuple[dict[Ref, Stamp], dict[Ref, Stamp]]:
-    """By table, since when its columns and its lineage count that the speaker has said."""
+    """For each table, the stamps since which the columns, and the lineage, that the speaker has said of it count."""
     tables = {digest: tables_of(speaker.bodies[digest]) for run in speaker.runs.values() for digest in run.said}
     done = _completions(speaker)
     return _column_floors(tables, done), _lineage_floors(speaker, tables, done)
 
 
 def _completions(speaker: "SpeakerState") -> dict[frozenset[str], Stamp]:
-    """When runs have completed last that made these statements and no others."""
+    """For each set of statements, when the newest run completed that made just these statements."""
     done: dict[frozenset[str], Stamp] = {}
     for run in speaker.runs.values():
         if done_at := run.done_at:

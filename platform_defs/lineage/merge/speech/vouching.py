@@ -48,7 +48,7 @@ def say_vouched(state: State, bodies: Bodies, said: Iterable[tuple[str, Stamp]])
     bodies: the statements by digest. said: their digests, with the times at which they were made.
     """
     if not state.names_moved:
-        # of what is said of the same assets the newest counts
+        # while no name has moved, a repetition is about the same assets, so that only its newest stamp matters
         said = dict(sorted(said, key=lambda one: one[1])).items()
     for digest, at in said:
         for one in _vouched_by(state, bodies[digest], at):
