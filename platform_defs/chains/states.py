@@ -31,7 +31,7 @@ class RunStatus(StrEnum):
 
 
 ENDED_RUNS = frozenset({RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.STOPPED})
-# What is below a node in one of these states cannot run, and is skipped until an operator brings the node forward.
+# What is below a node in one of these states cannot run: it is skipped until an operator retries or completes the node.
 BLOCKING = frozenset({NodeStatus.FAILED, NodeStatus.STOPPED, NodeStatus.SKIPPED})
 # An attempt is under way, or due as soon as its time has come.
 ACTIVE = frozenset({NodeStatus.RUNNING, NodeStatus.RETRYING})

@@ -69,7 +69,7 @@ class NodesSkipped:
 
 @dataclass(frozen=True)
 class NodesRevived:
-    """Nodes that were SKIPPED can run again, because what blocked them was brought forward."""
+    """Nodes that were SKIPPED can run again, because the node that blocked them was retried or completed."""
 
     node_ids: tuple[str, ...]
 
