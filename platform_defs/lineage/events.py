@@ -44,6 +44,8 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
+    """A dataset as an event names it."""
+
     namespace: str
     name: str
     facets: Mapping[str, Any]
@@ -55,6 +57,8 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """One event, parsed. Its facets and `raw` are parts of the JSON that was received, not copies."""
+
     kind: EventKind
     event_time: datetime
     event_type: str | None
@@ -146,6 +150,7 @@ def _event_type(raw: Mapping[str, Any]) -> str | None:
 
 
 def _text(source: Mapping[str, Any], key: str, at: str, limit: int, *, required: bool) -> str | None:
+    """The text at a key without blanks around it; None if it is absent and not required. Raises InvalidEvent."""
     value = source.get(key)
     if value is None:
         value = ""

@@ -20,12 +20,16 @@ from platform_defs.store.metadata import now
 
 @dataclass(frozen=True, slots=True)
 class IntakeResult:
+    """unknown_operation: the event is of a Gravitino operation that the platform does not know. It changes no graph."""
+
     event: Event
     prepared: PreparedEvent
     unknown_operation: bool
 
 
 class Intake:
+    """Turns the parsed JSON of a request into events that the sink can write."""
+
     def __init__(self, tenants: KnownTenants) -> None:
         self._tenants = tenants
 

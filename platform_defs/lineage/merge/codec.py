@@ -176,6 +176,8 @@ def _text(facts: Mapping[str, Any]) -> str:
 
 
 def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]:
+    """The content of the hidden property `_facts`, without what is empty. label None: the node is a tombstone."""
+
     def short(stamp: Stamp) -> str:
         return OF_SET if stamp and stamp == set_at else stamp
 
@@ -207,6 +209,7 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
 
 
 def written_speaker(speaker: SpeakerState) -> dict[str, Any]:
+    """What is stored of a speaker. Its folded runs are not (speech/past_runs.py)."""
     facts = {
         "bodies": speaker.bodies,
         "runs": {name: [run.completed, run.names_dataset, run.said] for name, run in speaker.runs.items()},

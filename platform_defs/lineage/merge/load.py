@@ -40,6 +40,7 @@ def load(
 
 
 def fetch(transaction: GraphTransaction, state: State, missing: Required) -> None:
+    """Loads what is missing into the state."""
     if missing.ids:
         _fetch_nodes(transaction, state, missing.ids)
     if missing.around:

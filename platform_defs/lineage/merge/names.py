@@ -86,6 +86,7 @@ def resolve(state: State, ref: Ref, at: Stamp) -> Ref | None:
 
 
 def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> tuple[Ref, Stamp] | None:
+    """Follows a name through the renames after that time. merged: for `follow`, which unlike `resolve` never raises."""
     since = at
     if ref.kind == "column":
         assert ref.parent is not None

@@ -143,6 +143,7 @@ class _Needs:
                 self.types(one.parent, [ASSET_KINDS[one.kind].edge])
 
     def link(self, type: str, source: Ref, target: Ref, at: Stamp) -> None:
+        """The edge, between all names that its ends may have now."""
         if type in DERIVED_TYPES:
             return
         ends = self.names(target, at)
@@ -294,6 +295,7 @@ class _Needs:
                 self._load(node.ref.parent)
 
     def _names(self, ref: Ref, at: Stamp) -> Iterator[Ref]:
+        """The name itself and those that later renames lead to; a column follows its table, too."""
         if ref.kind == "column" and ref.parent is not None:
             starts = [column_of(table, ref.name[-1]) for table in self._names(ref.parent, at)]
         else:

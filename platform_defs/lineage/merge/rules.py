@@ -119,6 +119,7 @@ def _record_existence(state: State, ref: Ref, at: Stamp, vouched: Vouched = NOTH
 def _describe(
     state: State, ref: Ref | None, label: str, props: Mapping[str, Any], at: Stamp, *, all_entries: bool = False
 ) -> None:
+    """Sets label and properties, each of them unless a newer fact has set it, and nothing if the fact is dead."""
     if ref is None or at <= floor(state, ref):
         return
     node = state.node(ref)
@@ -190,6 +191,7 @@ def _drop_metric(state: State, id: str, at: Stamp) -> None:
 
 
 def _set_columns(state: State, table: Ref | None, columns: Iterable[Exists], at: Stamp) -> None:
+    """Merges a ColumnSet. Raises NeedsRebuild if a column of the table was renamed after it."""
     if table is None or at <= floor(state, table):
         return
     node = state.node(table)

@@ -10,6 +10,11 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
+    """Bounds of a group and of the queue.
+
+    linger_s: how long the first event after a pause waits for others. deadline_s: within it every request is answered.
+    """
+
     group_events: int
     group_bytes: int
     group_facts: int
@@ -30,6 +35,7 @@ class TokenBuckets:
         self._tenants: dict[int, tuple[float, float]] = {}
 
     def take(self, tenant_id: int) -> bool:
+        """Takes one token of the tenant; False if it has none left."""
         if not self._rate:
             return True
         with self._lock:

@@ -9,6 +9,8 @@ from platform_defs.lineage.version import Version, version_of
 
 
 class LinkedTables:
+    """For one reading of events: it does not notice symlinks that are stored later."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meanings: dict[int, Meanings] = {}

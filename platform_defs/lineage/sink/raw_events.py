@@ -139,6 +139,7 @@ def insert_rows(connection: Connection, rows: Sequence[dict[str, Any]], *, appli
 
 
 def mark_applied(connection: Connection, keys: Sequence[EventKey], at: datetime | None = None) -> None:
+    """Notes that the graph has these events; those that are marked already keep their time."""
     for tenant_id, fingerprints in _by_tenant(keys):
         for some in chunks(fingerprints, KEYS_PER_STATEMENT):
             connection.execute(

@@ -121,6 +121,7 @@ class Sink:
         return True
 
     def _admit(self, event: PreparedEvent) -> Entry | Answer:
+        """Puts the event into the queue of its lane, or returns the answer that refuses it."""
         limits = self._limits
         if event.size > limits.group_bytes:
             return Answer(413, "payload_too_large", f"expected an event of at most {limits.group_bytes} bytes")
@@ -152,6 +153,7 @@ class Sink:
         return TOO_LATE
 
     async def _work(self, lane: Lane) -> None:
+        """Writes the groups of a lane, one after the other, until nothing has come for IDLE_S."""
         await asyncio.sleep(self._limits.linger_s)
         while True:
             while lane.queue:

@@ -35,6 +35,8 @@ _rows = lineage_symlink.c
 
 
 class Symlink(NamedTuple):
+    """An event of this version says that the name means the table."""
+
     name: Ref
     version: Version
     table: Ref
@@ -53,6 +55,8 @@ class EventNames:
 
 
 class NameUse(NamedTuple):
+    """An event with the names of tables that it uses."""
+
     tenant_id: int
     version: Version
     names: EventNames

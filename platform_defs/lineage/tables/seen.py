@@ -24,6 +24,8 @@ _seen = lineage_table_seen.c
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
+    """A table that events have named; the graph may have dropped it since."""
+
     tenant_id: int
     table_id: str
     tenant_code: str

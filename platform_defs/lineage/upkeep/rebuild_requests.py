@@ -29,6 +29,7 @@ class RebuildRequest:
 
 
 def request_rebuild(connection: Connection, tenant_ids: Iterable[int]) -> None:
+    """Writes a request for each of the tenants, in the caller's transaction."""
     rows = [{"tenant_id": tenant_id, "requested": 1, "requested_at": now()} for tenant_id in sorted(set(tenant_ids))]
     upsert(
         connection,
@@ -85,6 +86,7 @@ def read_marks(connection: Connection, tenant_ids: Collection[int]) -> Mapping[i
 
 
 def count_symlink_change(connection: Connection, tenant_id: int) -> None:
+    """Tells all writers that names of this tenant may mean other tables from now on."""
     row = {"tenant_id": tenant_id, "requested": 0, "requested_at": now(), "symlink_changes": 1}
     upsert(
         connection,

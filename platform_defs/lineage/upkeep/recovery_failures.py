@@ -31,6 +31,7 @@ class RecoveryFailures:
 
 
 def record_failure(engine: Engine, error: BaseException) -> None:
+    """Counts one more failure in a row, with its error."""
     row = {"name": _NAME, "failures": 1, "since": now(), "error": one_line(error)}
 
     def again(incoming: object) -> dict[str, object]:

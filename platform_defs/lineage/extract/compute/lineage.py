@@ -225,6 +225,7 @@ def _forget_column_lineage(builder: FactsBuilder, table: Ref, dataset: Dataset, 
 
 
 def _sources_of_sql(event: Event, text: str, tables: LogicalTables) -> ColumnSources:
+    """The column lineage in the SQL text, between tables that the event has as inputs and outputs."""
     inputs = {tables.of(dataset): _columns_of(dataset) for dataset in event.inputs}
     outputs = {tables.of(dataset): _columns_of(dataset) for dataset in event.outputs}
     schemas = tuple((sql_name(table), tuple(columns.values())) for table, columns in inputs.items())

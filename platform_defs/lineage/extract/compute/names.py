@@ -118,6 +118,7 @@ def table_of_name(namespace: str, name: str, *, is_table: bool = False) -> Ref:
 
 
 def _own_name(namespace: str, name: str, *, is_table: bool) -> tuple[str, str, str, str]:
+    """The four parts of a dataset's own name, by the third rule in the docstring of this module."""
     scheme, separator, rest = namespace.partition("://")
     if ":glue:" in namespace and (glue := _GLUE_TABLE.fullmatch(name)) is not None:
         return (namespace, namespace, glue["schema"], glue["table"])

@@ -28,6 +28,7 @@ _KEYS = {
 
 
 def upsert_table(event: Event) -> ExtractedFacts:
+    """The facts of create_table and load_table, which describe a whole table."""
     builder = FactsBuilder()
     for dataset in target_datasets(event):
         table = ref_of("table", dataset)
@@ -39,6 +40,7 @@ def upsert_table(event: Event) -> ExtractedFacts:
 
 
 def alter_table(event: Event) -> ExtractedFacts:
+    """The facts of alter_table: the changes that it lists, and the table as it is afterwards."""
     builder = FactsBuilder()
     for dataset in target_datasets(event):
         table = ref_of("table", dataset)

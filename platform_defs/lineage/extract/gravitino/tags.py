@@ -23,6 +23,7 @@ def associate_tags(event: Event) -> ExtractedFacts:
 
 
 def _facts(dataset: Dataset) -> list[Fact]:
+    """The links of a dataset to its tags: all of them if the event lists all, else those that it adds and removes."""
     facet = dataset.facet("gravitinoTag")
     kind = str(facet.get("objectType", "")).lower()
     tagged = ref_of(kind, dataset) if kind in CONTAINERS else None

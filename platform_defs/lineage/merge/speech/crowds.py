@@ -53,6 +53,7 @@ def leave_crowd(item: NodeState | EdgeState) -> None:
 
 
 def joined_crowds(one: Crowd, other: Crowd) -> Crowd:
+    """One crowd in place of two, for a node or edge that becomes one with another."""
     if not one.size or not other.size:
         return one if one.size else other
     first = {

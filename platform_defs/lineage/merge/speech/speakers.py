@@ -81,6 +81,7 @@ class SpeakerState:
         self.bodies = {digest: body for digest, body in self.bodies.items() if digest in used}
 
     def add(self, state: State, statement: Statement, at: Stamp) -> None:
+        """Adds a statement to what its run has said. Adding it twice changes nothing."""
         run = self.runs.get(statement.run, Run())
         said = run.said
         if statement.names_dataset:
@@ -241,6 +242,7 @@ def _where(state: State, body: Mapping[str, Any], at: Stamp) -> tuple[str, ...]:
 
 
 def _floors(state: State, speaker: SpeakerState) -> tuple[dict[Ref, Stamp], dict[Ref, Stamp]]:
+    """For each table, the stamps since which columns and lineage count, by the rules at the top of this module."""
     columns: dict[Ref, Stamp] = {}
     lineage: dict[Ref, Stamp] = {}
     said = [(run, digest, at) for run in speaker.runs.values() for digest, at in run.statements()]
