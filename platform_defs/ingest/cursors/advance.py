@@ -19,6 +19,8 @@ _IDENTITY = ("provenance_code", "operation_code", "cursor_key", "namespace_scope
 
 @dataclass(frozen=True)
 class CursorIdentity:
+    """What tells one cursor from all others."""
+
     provenance_code: str
     operation: Operation
     cursor_key: str

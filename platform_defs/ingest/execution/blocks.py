@@ -35,6 +35,7 @@ def block_endpoint(
     task_id: int,
     now: datetime,
 ) -> None:
+    """Blocks an endpoint; one that is blocked already gets the new reason."""
     row = {
         "provenance_code": provenance_code,
         "endpoint_name": endpoint_name,

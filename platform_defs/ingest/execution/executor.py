@@ -179,6 +179,10 @@ class Executor:
                 work.stop_all()
 
     def _loop(self, work: _Round) -> int:
+        """Works until the round is over; returns how many tasks ended.
+
+        A database that does not answer is waited for, up to OUTAGE_S.
+        """
         silent_since: float | None = None
         while True:
             try:

@@ -55,6 +55,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Trouble:
+    """Why fewer slices of a partition should run."""
+
     reason: str
     # what is slow may be so for other reasons than these slices: no less than half of them run
     keeps_half: bool = False

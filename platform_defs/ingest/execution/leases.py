@@ -182,6 +182,7 @@ def put_back(
 
 
 def _begin_run(connection: Connection, task: PickedTask, owner: str, now: datetime) -> LeasedTask:
+    """Writes the run of a new attempt; a run that a dead executor left open is closed as failed."""
     run = ing_task_run.c
     if task.attempt_no > 1:
         abandoned = and_(run.task_id == task.task_id, run.status_code == RunStatus.RUNNING)

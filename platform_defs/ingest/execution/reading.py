@@ -20,6 +20,8 @@ NO_ID, ID_TOO_LONG, UPDATED_AT = "NO_ID", "ID_TOO_LONG", "UPDATED_AT"
 
 
 class Record(NamedTuple):
+    """An item as it is stored. updated_at is None if the answer holds no time."""
+
     provider_id: str
     updated_at: datetime | None
     document: Any
@@ -73,6 +75,7 @@ class ResponseReader:
         return list(found)
 
     def facts(self, document: Any, items: Sequence[Any], records: Sequence[Record]) -> PageFacts:
+        """What the page says of itself and of the next one."""
         has_more = _first(self._has_more, document)
         times = [record.updated_at for record in records if record.updated_at is not None]
         return PageFacts(
@@ -88,6 +91,7 @@ class ResponseReader:
         return _as_int(_first(self._total, document))
 
     def record(self, item: Any) -> Record | Rejection:
+        """The item as a record, or the reason why it cannot be one."""
         provider_id = self.provider_id(item)
         if provider_id is None:
             return Rejection(None, NO_ID, self._id_path, "expected an id, found none", item)

@@ -73,6 +73,7 @@ class TaskEnds:
     def end(
         self, status: TaskStatus, progress: Progress, code: str | None, error: str | None, *, is_failed: bool = False
     ) -> None:
+        """Ends the task for good, with this status. `is_failed`: a page could not be fetched."""
         stats, now = run_stats(progress, is_failed=is_failed), self.clock()
         transact(
             self.engine,
@@ -120,6 +121,7 @@ class TaskEnds:
         return sum(itertools.takewhile(bool, fruitless))
 
     def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> TaskStatus | None:
+        """Puts the task back until its source may answer again; each attempt in vain doubles the wait."""
         now = self.clock()
         not_before = error.not_before or now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempts - 1))
         again = f"attempt {attempts + 1} of {MAX_ATTEMPTS}, not before {not_before:%F %T} UTC"

@@ -90,6 +90,7 @@ class TaskRun:
         return status
 
     def _fetch_slice(self) -> TaskStatus | None:
+        """Fetches and commits page after page; returns the task's final state, None where it waits again."""
         began_at = self.clock()
         slice_row, last, last_run = read(self.engine, self._load)
         slice_spec = slice_row.slice_spec
@@ -192,6 +193,7 @@ class TaskRun:
     def _is_cut(
         self, slice_spec: Mapping[str, Any], progress: Progress, following: PagePosition, why: Reslicing
     ) -> bool:
+        """Cuts the rest of the slice in two, if that is possible and worth it; returns whether it did."""
         share = progress.items_of_pass / progress.total if progress.total else None
         drafts = rest_in_parts(self.snapshot.spec, slice_spec, following, why, share)
         stats, now = run_stats(progress), self.clock()

@@ -88,6 +88,7 @@ def _is_chosen(plan: Row[Any], choice: PlanChoice) -> bool:
 
 
 def _cancel(connection: Connection, plan_id: int, reason: str | None, now: datetime) -> CancelledPlan | None:
+    """Cancels one plan under its lock; None if it has ended meanwhile."""
     plan = connection.execute(select(ing_plan).where(ing_plan.c.id == plan_id).with_for_update()).one()
     if not PlanStatus(plan.status_code).is_open:
         return None

@@ -185,6 +185,8 @@ def _plan(
     trigger: Trigger,
     now: datetime,
 ) -> PlannedWork:
+    """Continues the open plan whose key begins with the prefix, or writes the next generation of it."""
+
     def work(connection: Connection) -> PlannedWork:
         latest = _latest_generation(connection, prefix)
         if latest is not None and PlanStatus(latest.status_code).is_open:

@@ -80,6 +80,7 @@ class WindowGrid:
         return f"{window.start:%Y-%m-%d}" if self.has_day_keys else f"{window.start:%Y-%m-%dT%H:%M}"
 
     def window_of_key(self, key: str) -> Window:
+        """The window of a partition key; raises PlanError if there is none."""
         try:
             instant = datetime.fromisoformat(key).replace(tzinfo=UTC)
         except ValueError:

@@ -72,6 +72,7 @@ def read_registry(connection: Connection, now: datetime, codes: Sequence[str] | 
 def rows_in_effect(
     connection: Connection, table: Table, now: datetime, codes: Sequence[str] | None = None
 ) -> list[Row]:
+    """The rows of a table that hold at this moment; of each key the youngest."""
     moment = now + CLOCK_TOLERANCE
     query = select(table).where(
         table.c.effective_from <= moment,

@@ -26,6 +26,7 @@ _FORWARD = (Operation.HARVEST, Operation.BACKFILL)
 
 
 def check_spec(draft: Draft, rows: RegistryRows, now: datetime, findings: Findings) -> None:
+    """Runs all checks; each adds a finding for whatever is wrong."""
     check_codes(draft, rows, findings)
     check_auth(draft, findings)
     check_http(draft, findings)

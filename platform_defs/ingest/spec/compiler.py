@@ -109,6 +109,7 @@ def searchable_endpoints(rows: RegistryRows) -> list[tuple[str, str]]:
 
 
 def find_endpoint(rows: RegistryRows, code: str, name: str, operation: Operation) -> Row:
+    """The endpoint's row for this operation; raises UnknownEndpoint, also if the source is not active."""
     if not _is_active(rows, code):
         raise UnknownEndpoint(f"no active source has the code {code!r}; `platform registry list` shows all")
     found = rows.scoped(reg_prov_endpoint_def, code, name, operation)

@@ -114,6 +114,8 @@ class CallSpec:
 
 @dataclass(frozen=True)
 class PaginationSpec:
+    """How one page follows another, and where an answer tells it."""
+
     type: PaginationType
     page_size: int | None = None
     max_page: int | None = None
@@ -157,6 +159,8 @@ class WindowSpec:
 
 @dataclass(frozen=True)
 class RetrySpec:
+    """How the door repeats a request that failed (http_door/policy.py)."""
+
     max_attempts: int = 5
     policy: str = "exponential_jitter"
     initial_delay_ms: int = 100
@@ -173,6 +177,8 @@ class RetrySpec:
 
 @dataclass(frozen=True)
 class RateSpec:
+    """How often all processes together may ask the source (rate_gate/policy.py)."""
+
     refill_per_s: float = 1.0
     burst: int = 1
     warmup_s: int = 0
@@ -188,6 +194,8 @@ class RateSpec:
 
 @dataclass(frozen=True)
 class BatchingSpec:
+    """How records are asked for by their ids."""
+
     id_batch_size: int = 200
     ids_join: str = ","
     max_ids_per_slice: int = 500
@@ -195,6 +203,8 @@ class BatchingSpec:
 
 @dataclass(frozen=True)
 class ExprSpec:
+    """How templates are rendered."""
+
     allowed_functions: tuple[str, ...] = ()
     timezone: str = "UTC"
     null_policy: NullPolicy = NullPolicy.OMIT
