@@ -92,6 +92,8 @@ class StoredDefinitions:
     def create(
         self, engine: Engine, object_id: str, values: Mapping[str, Any], *, actor: str, request_key: RequestKey | None
     ) -> Row[Any]:
+        """Writes a new definition, or returns the one that an earlier request with this key has made."""
+
         def work(connection: Connection) -> Row[Any]:
             chosen = object_id if request_key is None else claim_key(connection, request_key, object_id)
             present = connection.execute(select(self.table).where(self.id_column == chosen)).one_or_none()
@@ -101,6 +103,7 @@ class StoredDefinitions:
         return self._write(engine, work, values["name"])
 
     def write_new(self, connection: Connection, object_id: str, values: Mapping[str, Any], *, actor: str) -> Row[Any]:
+        """Writes a new definition in the caller's transaction; raises NameTaken."""
         self._raise_counter(connection, enabled=values["enabled"])
         self._refuse_taken_name(connection, values["name"], object_id)
         connection.execute(insert(self.table).values({self.id_column.name: object_id, **values}))

@@ -170,6 +170,7 @@ class RateGate:
             return self._book_locally(key, memory, cost, deadline_s)
 
     def _book_in_database(self, key: str, memory: KeyMemory, cost: int, many: int, deadline_s: float) -> Decision:
+        """Books `many` slots by one statement; the first is handed out, the others are kept for the next requests."""
         wait_s = 0.0
         for _ in range(_TRIES):
             if booking := self._booking(key, memory, cost * many, many == 1, deadline_s):

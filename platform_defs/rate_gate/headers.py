@@ -13,6 +13,8 @@ _FEW = 5
 
 
 class HeaderFollower:
+    """Compares the limits in each answer with what the process remembers of the key."""
+
     def __init__(self, table: GateTable) -> None:
         self._table = table
 

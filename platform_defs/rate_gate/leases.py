@@ -36,6 +36,8 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Lease:
+    """The right to have one request of a key under way."""
+
     key: str
     owner: str
     # given by the process itself because the database did not answer
@@ -43,6 +45,8 @@ class Lease:
 
 
 class RequestLeases:
+    """Takes and gives back leases; thread-safe."""
+
     def __init__(self, engine: Engine, outage: Outage, now_us: Callable[[], int] | None = None) -> None:
         self._engine = engine
         self._outage = outage
@@ -159,6 +163,7 @@ class LeaseKeeper:
 
     @contextmanager
     def kept(self, lease: Lease) -> Iterator[None]:
+        """Extends the lease for as long as the block lasts."""
         with self._lock:
             self._kept[lease.owner] = lease
             if self._thread is None:

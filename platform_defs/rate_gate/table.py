@@ -49,6 +49,8 @@ def open_gate_engine(url: URL | str, *, pool_size: int = 4) -> Engine:
 
 @dataclass(frozen=True)
 class Booking:
+    """How long to wait for the first slot, and how far apart the booked slots are."""
+
     wait_s: float
     interval_s: float
     is_quota_soft: bool
@@ -137,6 +139,7 @@ class GateTable:
         age_s: float,
         circuit_s: float,
     ) -> None:
+        """Notes a complaint or a failure of the source (statements.complaint); a key that is new gets its row."""
         values = _values(key, policy, cost=1, at_once=True) | {
             "demotes": int(demotes),
             "demote_rate": policy.demote_rate,

@@ -55,6 +55,7 @@ def _load() -> None:
 
 
 def _serve(channel: socket.socket) -> None:
+    """Forks a process for every order and reports their ends, until the runner closes the channel."""
     woken, waker = socket.socketpair()
     for end in (woken, waker):
         end.setblocking(False)
@@ -79,6 +80,7 @@ def _serve(channel: socket.socket) -> None:
 
 
 def _fork(channel: socket.socket, order: dict[str, Any], inherited: tuple[socket.socket, ...]) -> None:
+    """Forks the process of one run. In that process it does not return."""
     pid = os.fork()
     if pid:
         _send(channel, {"started": order["id"], "pid": pid})

@@ -90,6 +90,7 @@ class Runner:
             self._leave(woken, waker)
 
     def _tick(self) -> None:
+        """Does once all that does not wait for a message: closes, ends and starts runs, and sends the heartbeat."""
         processes = self._processes
         if not self._has_recovered:
             self._send_heartbeat()

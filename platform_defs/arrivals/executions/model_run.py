@@ -76,6 +76,7 @@ def run_for_operator(environment: ExecutionEnvironment, model_id: str, op_time: 
 
 
 def _execute(environment: ExecutionEnvironment, execution: Execution, run_id: str) -> ExecutionResult:
+    """Computes the batch and closes its task, as SUCCESS or as FAILED; in the latter case raises ModelFailed."""
     engine, (model_id, op_time) = environment.engine, execution.batch
     model: Model | None = None
     try:

@@ -141,6 +141,7 @@ def unpublish(engine: Engine, model_id: str) -> bool:
 
 
 def _set_state(engine: Engine, model_id: str, state: str) -> bool:
+    """Publishes or unpublishes the model; False if it was so already. Raises UnknownModel."""
     model = metrics_model
     published_at = utc_now() if state == PUBLISHED else None
     statement = (

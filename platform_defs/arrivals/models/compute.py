@@ -175,6 +175,7 @@ def _model_failed(message: str) -> ModelFailed:
 
 
 def _replace_values(connection: Connection, model: Model, op_time: str, spool: _Spool) -> None:
+    """Replaces all stored values of the batch in the caller's transaction."""
     table = metrics_kpi_value
     kpi_ids = [kpi.kpi_id for kpi in model.kpis]
     # Two statements, because each uses an index of its own. The first also deletes values of KPIs that were taken from

@@ -30,6 +30,7 @@ class BatchResult:
 
 
 def find_batch(connection: Connection, model_id: str, op_time: str) -> BatchResult:
+    """How the batch stands. Raises UnknownModel, or InvalidQuery for a text that nobody used and that is no opTime."""
     found = _load_batches(connection, model_id, [op_time])
     if not found:
         raise UnknownModel(f"no model has the id {model_id!r}")

@@ -54,6 +54,7 @@ def perform(engine: Engine, types: NodeTypes, request: AttemptRequest) -> Outcom
 
 
 def _execute(engine: Engine, types: NodeTypes, request: AttemptRequest, secrets: AttemptSecrets) -> Outcome:
+    """Renders the cfg and calls the node type. Raises NodeFailed or NodeStopped, or whatever the node type raises."""
     node = request.node
     if node.type not in types:
         raise NodeFailed(f"the node type {node.type} is not installed where the chain runs", may_retry=False)

@@ -72,6 +72,7 @@ def _note_operations(draft: Draft) -> None:
 
 
 def _settle(draft: Draft, step: Step, node_id: str, attempt: int, result: Outcome | Failure) -> None:
+    """Writes the result of an attempt, unless somebody else has changed the node meanwhile."""
     row = draft.row(node_id)
     if row.status is not NodeStatus.RUNNING or row.attempt != attempt or row.drive_no != step.drive_no:
         return  # An operator completed the node meanwhile: this result comes too late.

@@ -165,6 +165,7 @@ class RunDriver:
     # -- a step -------------------------------------------------------------------------------------------------------
 
     def _step(self) -> Iterator[Happening]:
+        """Writes what attempts have given back, begins what is due, and waits until something happens."""
         self._hear_interrupt()
         now = self._clock()
         lines, finished = self._attempts.collect(now)
@@ -279,6 +280,7 @@ class RunDriver:
         return [RunEnded(outcome)]
 
     def _end_stopped(self, connection: Connection) -> list[Happening] | None:
+        """Ends a run that somebody has stopped; None if it goes on."""
         run = lock_run(connection, self._run_id)
         if run is None or run.status not in (RunStatus.STOPPING, RunStatus.STOPPED):
             return None

@@ -252,6 +252,7 @@ def _write_operation(
     entry: Mapping[str, Any],
     extra: Mapping[str, Any] | None = None,
 ) -> None:
+    """Changes the node of a locked run, tells the drive by `operation_no`, and writes the audit."""
     of_node = (job_run_node.c.run_id == node.run_id) & (job_run_node.c.node_id == node.node_id)
     operations = [*(node.operations or []), {**entry, "from": node.status}]
     changed = update(job_run_node).where(of_node, job_run_node.c.status == node.status)

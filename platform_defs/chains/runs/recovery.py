@@ -45,6 +45,7 @@ def continue_runs(engine: Engine) -> list[str]:
 
 
 def _find_abandoned(connection: Connection) -> Sequence[str]:
+    """Runs that are not over and whose newest drive has no open row of work."""
     newest = and_(job_run_drive.c.run_id == job_run.c.run_id, job_run_drive.c.drive_no == job_run.c.drive_no)
     query = (
         select(job_run.c.run_id)
@@ -61,6 +62,7 @@ def _find_abandoned(connection: Connection) -> Sequence[str]:
 
 
 def _go_on(connection: Connection, run_id: str) -> bool:
+    """Begins another drive of the run, or ends it if it was stopped or given up; False if somebody else was faster."""
     run = lock_run(connection, run_id)
     if run is None or RunStatus(run.status).is_ended or open_drive(connection, run_id) is not None:
         return False
