@@ -39,6 +39,24 @@ def _form_options(*forms: str) -> Callable[[Callable[..., None]], Callable[..., 
     return add
 
 
+def _walk_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The name to begin with, and the options that `upstream` and `downstream` share."""
+    for add in (
+        _form_options(*FORMS),
+        tenant_option,
+        _namespace,
+        click.option(
+            "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most so many names."
+        ),
+        click.option(
+            "--depth", type=click.IntRange(1, MAX_DEPTH), default=5, show_default=True, help="Steps from the table."
+        ),
+        click.argument("name", metavar="TABLE[.COLUMN]"),
+    ):
+        function = add(function)
+    return function
+
+
 def require_tenant(stores: Stores, tenant_id: int | None) -> Tenant:
     """The tenant of the option, or the only one on record."""
     if tenant_id is not None:
@@ -93,12 +111,7 @@ def search_command(text: str, tenant_id: int | None, limit: int, form: str) -> N
 
 
 @click.command("upstream")
-@click.argument("name", metavar="TABLE[.COLUMN]")
-@click.option("--depth", type=click.IntRange(1, MAX_DEPTH), default=5, show_default=True, help="Steps from the table.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most so many names.")
-@_namespace
-@tenant_option
-@_form_options(*FORMS)
+@_walk_options
 def upstream(name: str, **options: Any) -> None:
     """Show what a table or column is made from, as a tree.
 
@@ -108,12 +121,7 @@ def upstream(name: str, **options: Any) -> None:
 
 
 @click.command("downstream")
-@click.argument("name", metavar="TABLE[.COLUMN]")
-@click.option("--depth", type=click.IntRange(1, MAX_DEPTH), default=5, show_default=True, help="Steps from the table.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most so many names.")
-@_namespace
-@tenant_option
-@_form_options(*FORMS)
+@_walk_options
 def downstream(name: str, **options: Any) -> None:
     """Show what is made from a table or column, as a tree.
 
