@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from platform_defs.canonical import canonical_hash
 from platform_defs.graph.asset_kinds import ASSET_KINDS
 
-# The kind of a ref that is no asset: somebody who makes statements, such as a job. It is remembered, but never shown.
+# The kind of a ref that is no asset but makes statements about assets, such as a job. It is stored, but never shown.
 SPEAKER = "speaker"
 
 

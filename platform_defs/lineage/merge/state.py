@@ -205,7 +205,7 @@ class State:
     surrounded: set[str] = field(default_factory=set)
     # (node, type) of which all edges are loaded
     asked_types: set[tuple[str, str]] = field(default_factory=set)
-    # Whether a node was ever put here that has been renamed, or a column of which has been. While this is False, every
+    # Whether a node was ever put here that was renamed, or that has a renamed column. While this is False, every
     # name means the same asset at all times.
     names_moved: bool = False
     # For each speaker, whether the facts that are being merged change its claims. Found while they were loaded, and

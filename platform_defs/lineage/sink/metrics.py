@@ -103,7 +103,7 @@ class SinkMetrics:
 
 @contextmanager
 def measure_write(metrics: SinkMetrics, store: str, events: int) -> Iterator[None]:
-    """Counts a write of so many events to a store, with its duration and whether it succeeded."""
+    """Measures a write of a number of events to a store: how long it takes and whether it succeeds."""
     started = time.perf_counter()
     outcome = "failed"
     busy = metrics.threads_busy.labels(store)

@@ -29,8 +29,8 @@ PAUSE_S = 1.0
 # seconds between two pings of a store that is away, and between two lines of the log that say so
 PING_AGAIN_S = 0.2
 LOGGED_EVERY_S = 30.0
-# A request that meets a store which is away waits so long for its return. Clients that send again without a pause would
-# otherwise keep this process so busy with refusing them that a store which is back is not warmed up for minutes.
+# How long a request waits for the return of a store that is away. Without that, clients that send again at once would
+# keep this process so busy with refusals that a store which is back is not warmed up for minutes.
 HOLD_S = 1.0
 LOOK_S = 0.05
 # More requests than this do not wait, but are refused at once.

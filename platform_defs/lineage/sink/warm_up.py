@@ -23,8 +23,8 @@ from platform_defs.lineage.version import version_of
 SIZES = (1, 4, 40, 120)
 # Then a group of USUAL_SIZE jobs is repeated until the store is warm, at most ROUNDS times.
 USUAL_SIZE, ROUNDS = 40, 20
-# A store is warm if two rounds took less than so many seconds, or if the last three were hardly faster than those
-# before: on a busy machine it will not become faster by more of them.
+# A store is warm if each of the last two rounds took less than this, or if the last three were hardly faster than those
+# before them: on a busy machine, more rounds would not make it faster.
 WARM_S = 0.5
 _PRODUCER = "https://github.com/apache/gravitino"
 
@@ -68,7 +68,7 @@ def is_warm(took: Sequence[float]) -> bool:
 
 
 def _runs_of_jobs(count: int) -> list[list[EventFacts]]:
-    """Two groups: the first run of each of so many jobs, and the second one, which says the same again."""
+    """Two groups: the first run of each job, and the second run, which says the same again."""
     return [[_run_of_job(job, run) for job in range(count)] for run in range(2)]
 
 
