@@ -26,11 +26,11 @@ from platform_defs.ingest.spec.model import CallSpec, Spec
 from platform_defs.ingest.spec.snapshot import mapping_hash
 
 BAD_ID = "BAD_ID"
-# If at least so many ids are refused, each asked for alone, and none is accepted, the request is wrong and not the ids.
+# If at least this many ids, each asked for alone, are refused and none is accepted, the request is wrong, not the ids.
 FEWEST_REFUSED = 3
-# After so many, and none accepted, no more are tried: each of hundreds of ids would cost two requests.
+# After this many, and none accepted, no more are tried: each of hundreds of ids would cost two requests.
 MOST_REFUSED = 20
-# If a page has at least so many items and none of them can be read, then the format of the answers has changed.
+# If a page has at least this many items and none of them can be read, then the format of the answers has changed.
 FEWEST_UNREADABLE = 20
 _UNREADABLE = (NO_ID, ID_TOO_LONG, UPDATED_AT)
 
@@ -64,7 +64,7 @@ class FetchedBatch:
     records: list[Record] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     outside: int = 0
-    # of the ids of all items of a search page, in whatever order; None where it has none
+    # a hash of the ids of all items of a search page, in any order; None if it has no items
     page_hash: str | None = None
     request_digest: Mapping[str, Any] = field(default_factory=dict)
     response_digest: Mapping[str, Any] = field(default_factory=dict)

@@ -33,7 +33,7 @@ class Progress:
     items_of_pass: int = 0
     # items of the page before: a last page that is asked for once more lists them again
     items_of_page: int = 0
-    # of the ids of the page before: a page with the same ids is no new one
+    # a hash of the ids of the page before: a page with the same ids is no new one
     page_hash: str | None = None
     # how many items the source counted on the page before
     total: int | None = None

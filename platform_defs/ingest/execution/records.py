@@ -23,7 +23,7 @@ from platform_defs.store.engine import dump_json
 from platform_defs.store.tables.ingest import ing_record, ing_record_quarantine, ing_task_run_batch
 from platform_defs.store.upsert import Upsert, upsert
 
-# Of a batch's items that are set aside so many are named in its stats, and so much of each.
+# How many of the items that were set aside the stats of a batch name, and with how many characters each.
 MOST_NAMED, LONGEST_REASON = 5, 300
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _record = ing_record.c
@@ -76,7 +76,7 @@ class Batch:
     total: int | None = None
     # items up to and with this batch since the slice was last begun from its start
     items_of_pass: int = 0
-    # of the ids of its items
+    # a hash of the ids of its items
     page_hash: str | None = None
     # why its slice cannot become complete, if that is known by now
     incomplete: str | None = None
@@ -189,9 +189,10 @@ def _insert_batch(
 
 
 def _with_time(record: Record, before: Mapping[str, tuple[datetime, str | None]]) -> Record:
-    """A record fetched by its id from a source that tells no times keeps the stored one's, or has the oldest there is.
+    """Gives a record without a time that of the stored one, or if it is new the oldest time there is.
 
-    Any later time would make the next harvest of the record look older than it is.
+    Such a record was fetched by its id from a source whose details hold no time. With a later time, the next harvested
+    version of it would look older and not be stored.
     """
     if record.updated_at is not None:
         return record

@@ -12,7 +12,7 @@ from platform_defs.ingest.planning.planner import insert_slices, insert_tasks
 from platform_defs.ingest.planning.slices import SliceDraft
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice
 
-# A plan remembers the reasons of so many cuts.
+# How many cuts a plan remembers, with their reasons.
 MOST_REMARKS = 20
 
 

@@ -20,7 +20,7 @@ from platform_defs.ingest.execution.progress import FetchFailed, Progress, check
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_task_run
 
-# After so many attempts in a row without a new batch a task is given up: its plan is then PARTIAL.
+# A task is given up after this many attempts in a row without a new batch; its plan is then PARTIAL.
 MAX_ATTEMPTS = 5
 FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=10)

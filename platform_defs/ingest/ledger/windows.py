@@ -16,7 +16,7 @@ from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run_batch
 
-# Of so many open windows the reasons are looked up.
+# The reasons of no more open windows than this are looked up.
 MOST_REASONS = 20
 # Plans in these states were begun, and nothing of them was given up.
 UNDER_WAY = (PlanStatus.DRAFT, PlanStatus.SLICING, PlanStatus.READY)

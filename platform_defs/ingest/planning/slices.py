@@ -13,7 +13,7 @@ from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import Spec
 from platform_defs.ingest.spec.snapshot import duration_text, expr_proto_hash, instant_of, instant_text
 
-# A slice aims at so many pages: enough to be worth its rows, few enough that losing one costs little.
+# How many pages a slice should have: enough to be worth its rows, few enough that losing one costs little.
 PAGES_PER_SLICE = 20
 PAGES_PER_PAGE_SLICE = 200
 MAX_SLICES_PER_PLAN = 1000

@@ -76,7 +76,7 @@ ENDPOINT = Section(
     key=("endpoint_name",),
 )
 
-# sections of which a scope (source or endpoint, all operations or one) has one row
+# Sections with one row per scope. A scope is a source or one of its endpoints, for all operations or for one.
 CONFIGURATIONS: Mapping[str, Section] = {
     "http": Section(
         tables.reg_prov_http_cfg,
@@ -189,7 +189,7 @@ CONFIGURATIONS: Mapping[str, Section] = {
     ),
 }
 
-# sections of which a scope has as many rows as it names, each told apart by its key
+# Sections with any number of rows per scope, which are told apart by their key.
 LISTS: Mapping[str, Section] = {
     "credentials": Section(
         tables.reg_prov_credential,

@@ -220,7 +220,7 @@ def _put_retry(rows: RegistryRows, endpoint: Row, operation: Operation, merged: 
 
 
 def _put_rate(rows: RegistryRows, endpoint: Row, operation: Operation, merged: Merged, credential: Row | None) -> None:
-    """A credential that is present here lets the source allow more: its own rate then takes the general one's place."""
+    """If the credential's secret is present here, the rate for requests with it takes the place of the general rate."""
     merged.put_defaults("rate", RateSpec)
     table = tables.reg_prov_rate_limit_cfg
     has_secret = credential is not None and secret_is_present(credential["secret_ref"])
