@@ -19,7 +19,7 @@ from platform_defs.store.tables.chains import (
 
 # A run has up to 2,000 nodes, which go in one transaction with it.
 RUNS_PER_TRANSACTION = 10
-# A client that has not seen an answer for so long does not send its request again.
+# A client that has had no answer for this many days does not send its request again.
 KEY_DAYS = 7
 
 

@@ -28,7 +28,7 @@ from platform_defs.store.upsert import upsert
 _lease = rate_gate_lease.c
 _MICRO = 1_000_000
 _ATTEMPTS = 2
-# after so long the lease of a process that was killed is free again
+# how long the lease of a process that was killed stays taken
 LEASE_S = 20.0
 
 _logger = logging.getLogger(__name__)

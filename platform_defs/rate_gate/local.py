@@ -9,7 +9,7 @@ from platform_defs.rate_gate.decisions import Permit
 from platform_defs.rate_gate.policy import DEFAULT_RATE, RatePolicy
 
 _HISTORY = 128
-# so many tasks are remembered before those without a slot ahead are forgotten
+# if more tasks than this are remembered, those without a slot ahead are forgotten
 _TASKS = 256
 _NEVER = float("-inf")
 # instants of slots that are being booked and not known yet

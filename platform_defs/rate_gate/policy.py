@@ -49,7 +49,7 @@ class RatePolicy:
     prefetch: int = 1
     # added to waits and cool-downs, as parts of them
     jitter: tuple[float, float] = (0.05, 0.15)
-    # so many failures in a row (5xx, timeouts, network) close the gate for a while; 0: never
+    # this many failures in a row (5xx, timeouts, network) close the gate for a while; 0: never
     circuit_threshold: int = 0
     circuit_cool_s: float = 60.0
     # no source can close the gate for longer

@@ -76,10 +76,10 @@ class GateTable:
     def book(
         self, key: str, policy: RatePolicy, *, cost: int, at_once: bool, deadline_s: float, carried: int = 0
     ) -> Booking | None:
-        """Books `cost` units: for one request that needs all of them `at_once`, or for so many requests in a row.
+        """Books `cost` units: for one request that needs all of them `at_once`, or for as many requests in a row.
 
-        `carried` corrects the quotas by what this process used or did not use without telling. None: nothing was
-        booked, because the key is new, the wait too long or a quota used up.
+        `carried` corrects the quotas by permits that this process used without booking them, or booked and did not use
+        (KeyMemory). Returns None if nothing was booked, because the key is new, the wait too long or a quota used up.
         """
         values = _values(key, policy, cost=cost, at_once=at_once) | {
             "deadline_us": _micro(min(deadline_s, LONGEST_WAIT_S)),

@@ -93,7 +93,7 @@ class RunProcesses:
         return self._stop_began is not None
 
     def stopped_for(self, seconds: float) -> bool:
-        """Whether the runner was told to stop at least so long ago."""
+        """Whether the runner was told to stop at least this many seconds ago."""
         return self._stop_began is not None and time.monotonic() - self._stop_began >= seconds
 
     def count_of(self, kinds: Collection[str], *, max_priority: int | None = None) -> int:

@@ -13,7 +13,7 @@ _FORMATS = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d"}
 
 @dataclass(frozen=True)
 class Due:
-    """So many days after the batch's first day, at this time in the zone of the deployment."""
+    """A number of days after the batch's first day, at a time of day in the zone of the deployment."""
 
     days: int
     at: time
@@ -57,7 +57,7 @@ def batch_day(op_time: str) -> date | None:
 
 
 def last_due_batch(due: Due, digits: int, zone: ZoneInfo, now: datetime) -> str | None:
-    """The batch that fell due last, for opTimes of so many digits; None if these are not years, months or days."""
+    """The batch that fell due last, for opTimes with this many digits; None if these are not years, months or days."""
     if digits not in _FORMATS:
         return None
     day = now.astimezone(zone).date() - timedelta(days=due.days)

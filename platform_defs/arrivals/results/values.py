@@ -1,7 +1,7 @@
 """Values of a model's KPIs as clients read them: the stored ones, and computed KPIs evaluated over them.
 
-A page has so many *cells*, which are combinations of a batch and dimensions. A computed KPI is evaluated for a cell
-from the KPIs of the same batch and the same dimensions, whichever models they belong to.
+The size of a page counts *cells*: combinations of a batch and dimensions. A computed KPI is evaluated for a cell from
+the KPIs of the same batch and the same dimensions, whichever models they belong to.
 """
 
 import re

@@ -21,7 +21,7 @@ from platform_defs.work.each import for_each
 from platform_defs.work.jobs import OPERATOR, RECOVERY
 from platform_defs.work.rows import EndedBy, is_finished
 
-# After so many processes in a row that could not even begin a node, nobody tries any more until somebody retries one.
+# After this many processes in a row that could not even begin a node, the run is FAILED until somebody retries a node.
 MOST_IN_VAIN = 5
 LONGEST_PAUSE_S = 60
 RUNS_PER_LOOK = 100
