@@ -106,12 +106,12 @@ def _follow(state: State, ref: Ref, at: Stamp, *, merged: bool) -> tuple[Ref, St
             if time < incoming.floor or (not merged and left_at is None and floor(state, ref) > node.arrived_at):
                 return None
             if not merged:
-                raise NeedsRebuild(f"{ref.id} was renamed to after what was said of it")
+                raise NeedsRebuild(f"another asset was renamed to {ref.id} after this fact")
             time = incoming.at
             since = max(since, time)
             continue
         if not merged and time > at and any(one.mixed for one in node.incoming_renames if one.at == time):
-            raise NeedsRebuild(f"{ref.id} existed before it was renamed to")
+            raise NeedsRebuild(f"{ref.id} became one with the asset that was renamed to it")
         if left_at is None:
             break
         ref, time = node.renames[left_at], left_at

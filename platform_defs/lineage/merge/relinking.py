@@ -61,7 +61,7 @@ def take_back(state: State, relink: Relink) -> None:
         or any(item.crowd.size for item in claimed)
         or any(state.edges[key].at or state.edges[key].first for key in edges)
     ):
-        raise NeedsRebuild(f"others than the known events have named {sorted(name.id for name in relink.names)}")
+        raise NeedsRebuild(f"events that are not known have named {sorted(name.id for name in relink.names)}")
     is_unsaid = partial(_is_of, versions)
     for speaker, statements in speakers.items():
         # columns of the names themselves are removed below
@@ -69,7 +69,7 @@ def take_back(state: State, relink: Relink) -> None:
         unsay(state, speaker, statements, is_unsaid, read_still)
         remembered = state.node(speaker).speaker
         if remembered is not None and relink.names & remembered.tables().keys():
-            raise NeedsRebuild(f"{speaker.id} has named a name in an event that is not known")
+            raise NeedsRebuild(f"{speaker.id} has used one of the names in an event that is not known")
     for key in state.edges_of({one.id for one in family}):
         del state.edges[key]
     for one in family:

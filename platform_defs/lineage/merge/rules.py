@@ -173,7 +173,7 @@ def _drop(state: State, ref: Ref | None, at: Stamp) -> None:
             raise NeedsRebuild(f"{child.id} was renamed away after {ref.id} was dropped")
         later = [incoming for incoming in found.incoming_renames if incoming.at > at]
         if any(incoming.moved or incoming.mixed for incoming in later):
-            raise NeedsRebuild(f"{child.id} was renamed to after {ref.id} was dropped")
+            raise NeedsRebuild(f"another asset was renamed to {child.id} after {ref.id} was dropped")
         if later:
             # `floor` leaves out drops of a parent that are older than the rename, but this one has the same parent
             found.floor = max(found.floor, at)

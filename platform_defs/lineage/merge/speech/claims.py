@@ -288,7 +288,7 @@ def put_claim(state: State, speaker: Ref, key: ClaimKey, claim: Claim, *, was_cl
         claim = claim.joined(item.claims[name])
     elif name not in item.claims and item.crowd.size:
         if lacks_counting:
-            raise NeedsRebuild(f"{speaker.id} may be in the crowd by what is not remembered")
+            raise NeedsRebuild(f"{speaker.id} may be in a crowd by statements that are not remembered")
         if was_claimed:
             leave_crowd(item)
     item.claims[name] = claim
@@ -324,7 +324,7 @@ def _end_dead(state: State, item: NodeState | EdgeState, dead_at: Stamp, tables:
     if not item.crowd.size or item.crowd.since > dead_at:
         return
     if state.is_partial and crowd_spoke_until(state, tables) > version_in(dead_at):
-        raise NeedsRebuild(f"{tables[0].id}: dropped late, and more have claimed it than are remembered")
+        raise NeedsRebuild(f"{tables[0].id}: dropped late, and more speakers claim it than are stored")
     item.crowd = NO_CROWD
     for table in tables:
         node = state.node(table)

@@ -19,7 +19,7 @@ def settle_names(state: State, joined: Set[Ref]) -> None:
     """
     for id, speaker in speakers_in(state):
         if state.is_partial and (speaker.past or speaker.lacks_counting):
-            raise NeedsRebuild(f"{id}: what it said once may count again, and is not remembered")
+            raise NeedsRebuild(f"{id}: statements that may count again are not remembered")
         unfold_all(speaker)
         strike_dead(state, speaker)
         settle_columns(state, speaker, joined)
