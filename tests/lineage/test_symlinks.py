@@ -272,6 +272,18 @@ def test_a_symlink_is_followed_one_step_and_taking_it_back_counts(deliveries: De
     assert tables(deliveries) == {"s.b", "s.a", "/wh/a"}
 
 
+def test_an_event_that_used_a_name_before_its_first_symlink_follows_a_late_one(deliveries: Deliveries) -> None:
+    """The first symlink only says that the name is no other table; a late one then says that it is one."""
+    events = [
+        ran(3, [dataset(HIVE, "s.b")], [path("a", schema=schema("x"))]),
+        ran(0, [path("a", "-")], [], job="other"),
+        ran(1, [path("a", "s.a")], [], job="other"),
+    ]
+    for event in events:
+        deliveries.deliver([event])
+    assert deliveries.lines() == expected(deliveries, events)
+
+
 def test_what_a_name_means_outlives_the_events_that_said_so(deliveries: Deliveries) -> None:
     deliveries.deliver([ran(1, [path("a", "s.a")], [])])
     deliveries.committer.flush()

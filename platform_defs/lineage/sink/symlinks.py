@@ -258,6 +258,9 @@ def _add_contradicting(
         if known.changes and _has_newer_event(connection, tenant_id, link.version):
             late |= known.used
             known = replace(known, exact=False)
+        elif not known.changes and link.table == link.name:
+            # events may have used the name before it had a row: they rely on what this symlink confirms
+            known = replace(known, used=True)
         meanings[link.name] = known.with_symlinks([(link.version, link.table)])
         if len(meanings[link.name].changes) >= MAX_CHANGES:
             log.warning("tenant %d: %s was linked to other tables too often", tenant_id, link.name.name)

@@ -9,7 +9,7 @@ from platform_defs.ingest.codes import Direction, Operation, PlanStatus, Trigger
 from platform_defs.ingest.planning.planner import plan_bucket
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.slices import Estimate
-from platform_defs.ingest.planning.update_candidates import due_ids, id_slices
+from platform_defs.ingest.planning.update_candidates import due_records, id_slices
 from platform_defs.ingest.spec.model import CompiledSpec
 from platform_defs.store.tables.ingest import ing_outbox
 from platform_defs.store.tables.ingest_cursors import ing_cursor, ing_cursor_event
@@ -26,7 +26,7 @@ def test_a_harvest_a_backfill_and_an_update_of_the_same_records_do_not_meet(engi
     source = MemorySource(spec.pagination, items_of(35))
     add_signals(engine, "made_up", "items", ["3", "4"], reason=None, requested_by="test", now=NOW)
     update = replace(spec, operation=Operation.UPDATE)
-    drafts = id_slices(update, 0, due_ids(engine, update, 0, NOW))
+    drafts = id_slices(update, 0, due_records(engine, update, 0, NOW).ids)
     plans = [
         plan(engine, spec, DAY, Estimate()),
         plan(engine, replace(spec, operation=Operation.BACKFILL), DAY, Estimate()),
