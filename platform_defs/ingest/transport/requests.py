@@ -69,7 +69,7 @@ class CompiledCall:
         context, http = Context(names, now), self.call.http
         try:
             fields = self.query_with_id_range if names.get("idRange") and self.query_with_id_range else self.query
-            pairs, headers = fields.render(context), dict(self.headers.render(context))
+            pairs, headers = fields.render(context), self._headers(context)
             path = self.path.render(context)
             content = None if self.body is None else self.body.encode(context)
         except RenderError as error:
@@ -95,8 +95,14 @@ class CompiledCall:
                 "FOREIGN_NEXT_URL",
                 f"the source names a next page on {given.scheme}://{given.hostname}: expected one on {own.hostname}",
             )
-        headers = dict(self.headers.render(Context(names, now)))
-        return httpx.Request(self.call.http.method, url, headers=headers)
+        return httpx.Request(self.call.http.method, url, headers=self._headers(Context(names, now)))
+
+    def _headers(self, context: Context) -> dict[str, str]:
+        headers = dict(self.headers.render(context))
+        if not self.call.http.compress:
+            # without the header the door would ask for a compressed answer
+            headers.setdefault("Accept-Encoding", "identity")
+        return headers
 
 
 def request_digest(request: httpx.Request, at: datetime) -> dict[str, Any]:

@@ -88,6 +88,23 @@ def test_a_mirrors_prefix_stands_before_the_endpoints_path(engine: Engine) -> No
     assert paths == ["/proxy/items"]
 
 
+@pytest.mark.parametrize("compress", [True, False])
+def test_a_source_that_must_not_compress_is_not_asked_to(engine: Engine, compress: bool) -> None:
+    accepted: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        accepted.append(request.headers["Accept-Encoding"])
+        return httpx.Response(200, json=GOOD)
+
+    spec = paged_spec()
+    assert spec.search is not None
+    search = replace(spec.search, http=replace(spec.search.http, compress=compress))
+    with opened(replace(spec, search=search), engine, answer) as source:
+        fetch(source)
+        fetch(source, url="https://source.test/items?page=2")
+    assert [("gzip" in each, each == "identity") for each in accepted] == [(compress, not compress)] * 2
+
+
 @pytest.mark.parametrize(
     ("status", "level", "code"),
     [
