@@ -77,7 +77,7 @@ def test_it_is_told_while_the_page_is_still_awaited_and_without_secrets(engine: 
 
 
 def test_a_run_that_drains_for_others_says_which_plans_and_what_waits(engine: Engine) -> None:
-    first, second = (plan(engine, paged(), GRID.window(number), Estimate()) for number in (0, 1))
+    planned = {plan(engine, paged(), GRID.window(number), Estimate()).plan_key for number in (0, 1)}
 
     def away(number: int) -> None:
         if number == 2:
@@ -85,6 +85,9 @@ def test_a_run_that_drains_for_others_says_which_plans_and_what_waits(engine: En
 
     source, told = MemorySource(paged().pagination, items_of(5), trouble=away), list[str]()
     ended = drain_everything(environment(engine, source), Listener(on_trouble=told.append))
-    assert ended == {first.plan_key: {TaskStatus.SUCCEEDED: 1}, second.plan_key: {TaskStatus.QUEUED: 1}}
+    assert ended.keys() == planned
+    # both are fetched at the same time, and the second request may be of either
+    [waiting] = [key for key, ends in ended.items() if ends == {TaskStatus.QUEUED: 1}]
+    assert all(ends == {TaskStatus.SUCCEEDED: 1} for key, ends in ended.items() if key != waiting)
     [reason] = told
-    assert reason.startswith(f"{second.plan_key}: GET /items: status 503. It goes on at ")
+    assert reason.startswith(f"{waiting}: GET /items: status 503. It goes on at ")
