@@ -1,6 +1,5 @@
 """Every record of the source is stored once, whatever the pages, the split and the moment of a crash."""
 
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from platform_defs.ingest.cursors.operations import read_watermark
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint, why_not_asked
 from platform_defs.ingest.execution.executor import Executor
-from platform_defs.ingest.execution.leases import LEASE, fence, lease_tasks
+from platform_defs.ingest.execution.leases import LEASE
 from platform_defs.ingest.execution.task_ends import CANCELLED, LONGEST_WAIT, MAX_ATTEMPTS
 from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
 from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket
@@ -448,93 +447,6 @@ def test_a_stop_is_no_fault_of_the_source_and_hides_no_earlier_one(engine: Engin
     assert [run.status_code for run in rows_of(engine, ing_task_run)][-2:] == [RunStatus.FAILED, RunStatus.CANCELLED]
     source.trouble = lambda number: None
     assert executor(engine, source, clock).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
-
-
-def test_an_executor_that_lost_its_lease_writes_nothing_more(engine: Engine) -> None:
-    spec, clock = paged(), Clock()
-    source = MemorySource(spec.pagination, items_of(35))
-    planned = plan(engine, spec, DAY, Estimate())
-
-    def trouble(number: int) -> None:
-        if number == 2:  # while the first executor waits for this page, another one takes its task and finishes it
-            clock.pass_by(LEASE * 2)
-            executor(engine, source, clock).drain_plans([planned.plan_id])
-
-    source.trouble = trouble
-    assert executor(engine, source, clock).drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
-    assert stored(engine) == listed(source.items)
-    assert len(rows_of(engine, ing_task_run_batch)) == 4
-    assert [run.status_code for run in rows_of(engine, ing_task_run)] == [RunStatus.FAILED, RunStatus.SUCCEEDED]
-
-
-def test_tasks_are_leased_urgent_ones_first_and_fairly_between_endpoints(engine: Engine) -> None:
-    backfill = replace(SPEC, operation=Operation.BACKFILL)
-    other = replace(SPEC, endpoint_name="others")
-    busy = Estimate(records_per_hour=1000)
-    for spec in (backfill, SPEC, other):
-        plan(engine, spec, DAY, busy)
-    taken = lease_tasks(engine, "me", 6, now=NOW, per_partition=4)
-    rows = {row.id: (row.endpoint_name, row.operation_code) for row in rows_of(engine, ing_task)}
-    counts = Counter(rows[each.task_id] for each in taken)
-    assert counts == {("items", "HARVEST"): 2, ("others", "HARVEST"): 2, ("items", "BACKFILL"): 2}
-    more = lease_tasks(engine, "me", 100, now=NOW, per_partition=4)
-    assert len(more) == 6, "no more than four of a partition at a time"
-
-
-def test_no_more_slices_of_an_endpoint_are_fetched_at_a_time_than_the_registry_says(engine: Engine) -> None:
-    busy = Estimate(records_per_hour=1000)
-    plan(engine, replace(SPEC, max_concurrent_slices=1), DAY, busy)
-    plan(engine, replace(SPEC, endpoint_name="others", max_concurrent_slices=6), DAY, busy)
-    taken = [*lease_tasks(engine, "me", 100, now=NOW), *lease_tasks(engine, "another", 100, now=NOW)]
-    endpoints = {row.id: row.endpoint_name for row in rows_of(engine, ing_task)}
-    assert Counter(endpoints[each.task_id] for each in taken) == {"items": 1, "others": 6}
-
-
-def test_no_task_is_leased_twice_by_executors_that_ask_at_once(engine: Engine) -> None:
-    plan(engine, SPEC, DAY, Estimate(records_per_hour=2000))
-    taken: list[int] = []
-
-    def take(owner: str) -> None:
-        for _ in range(5):
-            taken.extend(each.task_id for each in lease_tasks(engine, owner, 3, now=NOW, per_partition=100))
-
-    threads = [threading.Thread(target=take, args=(f"executor-{number}",)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(taken) == len(set(taken)) == 24
-
-
-def test_a_lease_that_ran_out_returns_its_task_and_its_holder_is_fenced(engine: Engine) -> None:
-    plan(engine, SPEC, DAY, Estimate())
-    [first] = lease_tasks(engine, "a", 1, now=NOW)
-    assert lease_tasks(engine, "b", 1, now=NOW) == []
-    [second] = lease_tasks(engine, "b", 1, now=NOW + LEASE * 2)
-    assert (second.task_id, second.attempt_no) == (first.task_id, 2)
-    transact(engine, lambda connection: fence(connection, second))
-    with pytest.raises(Exception, match="held by b"):
-        transact(engine, lambda connection: fence(connection, first))
-
-
-def test_who_waits_for_another_executor_says_so_once_and_until_when(
-    engine: Engine, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Passing(Clock):
-        def __call__(self) -> datetime:
-            self.pass_by(LEASE / 10)
-            return super().__call__()
-
-    planned = plan(engine, SPEC, DAY, Estimate())
-    [held] = lease_tasks(engine, "dead", 1, now=NOW)
-    source = MemorySource(SPEC.pagination, items_of(3))
-    states = executor(engine, source, Passing()).drain_plans([planned.plan_id])
-    assert states == {planned.plan_id: PlanStatus.COMPLETED}
-    told = [record.getMessage() for record in caplog.records if "another executor" in record.getMessage()]
-    assert told == [
-        f"another executor works on task {held.task_id}: waiting for it; if it is dead, its lease ends at"
-        f" {NOW + LEASE:%F %T} UTC"
-    ]
 
 
 def two_phase() -> Spec:

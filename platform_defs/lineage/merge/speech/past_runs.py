@@ -47,17 +47,17 @@ def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp)
         return True
     if name in speaker.folded:
         _unfold(speaker, name)
-    elif (hash := _hash(name)) in speaker.past:
+    elif (key := _hash(name)) in speaker.past:
         if not statement.names_dataset and not statement.completes:
             return False
-        trace = speaker.past.pop(hash)
+        trace = speaker.past.pop(key)
         short = digest_of(statement)[:_SHORT]
         if not trace.names_dataset:
             speaker.runs[name] = Run(completed=trace.completed)
         elif state.is_partial and (state.names_moved or not _is_said_again(speaker, trace, statement, at)):
             if state.names_moved or trace.digests is None or not _is_outdone(speaker, trace, statement, at):
                 raise NeedsRebuild(f"{statement.speaker.id}: an event of a run that is not remembered any more")
-            speaker.past[hash] = trace._replace(digests=sorted({*trace.digests, short}))
+            speaker.past[key] = trace._replace(digests=sorted({*trace.digests, short}))
             return False
     return True
 
