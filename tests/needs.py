@@ -56,6 +56,15 @@ def _server_programs() -> str | Absent:
     return str(folder) if mysql and neo4j else Absent("no programs of MySQL and Neo4j; `make services` downloads them")
 
 
+def _dbt() -> str | Absent:
+    """The folder of programs that has dbt-ol."""
+    folder = Path(os.environ.get("PLATFORM_TEST_DBT", SERVERS / "dbt" / "venv" / "bin"))
+    found = (folder / "dbt-ol").exists()
+    return (
+        str(folder) if found else Absent("no dbt-ol; `make services` installs it, PLATFORM_TEST_DBT names its folder")
+    )
+
+
 def _data() -> str | Absent:
     folder = Path(os.environ.get("PLATFORM_TEST_DATA", ROOT.parent / "shared" / "data"))
     return str(folder) if folder.is_dir() else Absent("no data set; PLATFORM_TEST_DATA names its folder")
@@ -90,6 +99,8 @@ def find(name: str) -> str | Absent:
             return _dump_program(name)
         case "server programs":
             return _server_programs()
+        case "dbt":
+            return _dbt()
         case "data":
             return _data()
         case "time":
