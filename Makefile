@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := platform_defs assets sensors resources
-# One more than there are processors on a small machine: end-to-end tests wait as often as they compute.
-WORKERS ?= 3
+# Two more than there are processors on a small machine: end-to-end tests wait as often as they compute.
+WORKERS ?= 4
 # Without bytecode every new process compiles Dagster again, which triples its start.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -31,6 +31,7 @@ OWN_PLATFORMS = (
     "test_chains_lives.py",
     "test_ingest_ui.py",
     "test_demo.py",
+    "test_dbt.py",
 )
 SHARED_PLATFORMS = ("embedded", "servers")
 # MariaDB has the driver and nearly the dialect of MySQL: what could differ is tested in these folders.

@@ -58,7 +58,7 @@ BACKENDS = (
     pytest.param("embedded"),
     pytest.param("servers", marks=pytest.mark.needs("mysql", "neo4j")),
 )
-EVENTS = 1000
+EVENTS = 500
 CLIENTS = 48
 
 
@@ -374,7 +374,9 @@ def test_an_api_that_is_killed_mid_load_loses_nothing_it_acknowledged(sink: Plac
         sink.host.process.kill()
         sink.host.process = Serving(sink.environment | UNHURRIED, tmp_path)
 
-    sent = send_all(lambda: sink.url, sink.key, events, {250: kill_and_restart, 600: kill_and_restart})
+    sent = send_all(
+        lambda: sink.url, sink.key, events, {EVENTS // 4: kill_and_restart, EVENTS * 3 // 5: kill_and_restart}
+    )
     assert sent.accepted == EVENTS
     assert sink.rows() == EVENTS
     sink.recover()
@@ -425,7 +427,7 @@ def _lose_and_find(sink: Place, wire: Cable, tmp_path: Path) -> None:
         until("clients to be refused", lambda: sent.refused >= 5 * CLIENTS)
         wire.mend()
 
-    sent = send_all(lambda: sink.url, sink.key, events, {400: away})
+    sent = send_all(lambda: sink.url, sink.key, events, {EVENTS * 2 // 5: away})
     assert sent.accepted == EVENTS
     assert sent.refused > 0
     assert sink.rows() == EVENTS

@@ -94,7 +94,7 @@ def test_servers_that_have_just_started_refuse_nothing_and_a_restart_under_load_
             sent = send(others, real_events(10 * CLIENTS), {})
             assert (sent.accepted, sent.refused) == (10 * CLIENTS, 0)
         with place(own) as sink:
-            sent = send(sink, events, {500: restart})
+            sent = send(sink, events, {EVENTS // 2: restart})
             assert sent.accepted == EVENTS
             [(code, error)] = ready
             assert code == 503

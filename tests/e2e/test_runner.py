@@ -243,9 +243,9 @@ def backfill(warm: Warm) -> str:
 
 @pytest.mark.needs("time")
 @pytest.mark.usefixtures("backfill")
-def test_two_hundred_runs_leave_nothing_behind_in_runner_and_fork_server(warm: Warm) -> None:
+def test_a_hundred_runs_leave_nothing_behind_in_runner_and_fork_server(warm: Warm) -> None:
     """On the servers fewer: what could leak there beside is the driver's, and a leak per run shows in forty as well."""
-    count = 200 if warm.engine.dialect.name == "sqlite" else 40
+    count = 100 if warm.engine.dialect.name == "sqlite" else 40
     _selfchecks(warm, 2 * SLOTS)  # what is allocated once is allocated now
     runner = warm.up["pids"]["runner"]
     [server] = [pid for pid in _children(runner) if "fork_server_process" in Path(f"/proc/{pid}/cmdline").read_text()]
