@@ -52,8 +52,14 @@ class StoredDefinitions:
         query = select(self.table).where(self.id_column == object_id)
         found = connection.execute(query.with_for_update() if for_update else query).one_or_none()
         if found is None:
-            raise Unknown(f"{self.noun} not found: {object_id}", code=f"{self.noun.upper()}_NOT_FOUND")
+            message = f"{self.noun} not found: {object_id}{self._hint_for_name(connection, object_id)}"
+            raise Unknown(message, code=f"{self.noun.upper()}_NOT_FOUND")
         return found
+
+    def _hint_for_name(self, connection: Connection, name: str) -> str:
+        """Which id was meant, if somebody gave a name where an id is wanted."""
+        ids = connection.execute(select(self.id_column).where(self.table.c.name == name).limit(1)).scalars().all()
+        return f"; expected an id, and the {self.noun} of this name has the id {ids[0]}" if ids else ""
 
     def get(self, engine: Engine, object_id: str) -> Row[Any]:
         return read(engine, lambda connection: self.find(connection, object_id))

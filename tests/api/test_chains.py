@@ -153,6 +153,14 @@ def test_what_does_not_exist_is_400(call: Call, method: str, path: str, message:
     assert refusal(call(method, path, body)) == (400, message, code)
 
 
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_name_where_an_id_is_wanted_is_told_the_id(call: Call) -> None:
+    made = new_chain(call, name="daily")
+    status, error, code = refusal(call("POST", f"{CHAINS}/daily:start", None))
+    assert (status, code) == (400, "CHAIN_NOT_FOUND")
+    assert error == f"chain not found: daily; expected an id, and the chain of this name has the id {made['chainId']}"
+
+
 def test_of_two_updates_with_one_version_one_is_409(call: Call) -> None:
     made = new_chain(call)
     with ThreadPoolExecutor(4) as pool:

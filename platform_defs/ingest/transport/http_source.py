@@ -22,6 +22,7 @@ from platform_defs.ingest.execution.task_ends import CANCELLED
 from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
 from platform_defs.ingest.spec.model import CallSpec, RateSpec, RetrySpec, Spec
 from platform_defs.ingest.transport.credentials import Credential
+from platform_defs.ingest.transport.refusals import reason_given
 from platform_defs.ingest.transport.requests import CompiledCall, request_digest
 from platform_defs.logs import mask_secrets
 from platform_defs.rate_gate.policy import RatePolicy
@@ -63,7 +64,7 @@ class HttpSource:
         try:
             exchange = self._door.send(request, replace(passage, judge=body.judge, cancel=cancel))
         except DoorError as error:
-            raise self._graded(error, call, names) from None
+            raise self._graded(error, call, names, request) from None
         document = body.document_of(exchange.response)
         facts, content = exchange.facts, exchange.response.content
         latency = sum(attempt.latency_s for attempt in facts.attempts)
@@ -78,9 +79,12 @@ class HttpSource:
             counts={**facts.counts(), "latencyMs": round(latency * 1000), "bytes": len(content)},
         )
 
-    def _graded(self, error: DoorError, call: CallSpec, names: Mapping[str, Any]) -> ResponseError:
+    def _graded(
+        self, error: DoorError, call: CallSpec, names: Mapping[str, Any], rendered: httpx.Request
+    ) -> ResponseError:
         """L1 may pass, L2 is this request's fault, L4 is everybody's: see the seed's 12.1."""
-        message = mask_secrets(str(error))
+        answer = error.response if isinstance(error, Exhausted | Refused) else None
+        message = mask_secrets(str(error)) + reason_given(answer, rendered)
         match error:
             case HeldBack():
                 return ResponseError(ErrorLevel.TRANSIENT, f"GATE_{error.reason}", message, not_before=error.until)

@@ -105,6 +105,53 @@ def test_a_source_that_must_not_compress_is_not_asked_to(engine: Engine, compres
     assert [("gzip" in each, each == "identity") for each in accepted] == [(compress, not compress)] * 2
 
 
+def test_a_refusal_says_what_the_source_wrote_in_one_line(engine: Engine) -> None:
+    error = refused(
+        paged_spec(),
+        engine,
+        lambda request: httpx.Response(400, json={"message": "filter 'from-indx' is not known\nsee the manual"}),
+    )
+    assert """the source says: {"message":"filter 'from-indx' is not known\\nsee the manual"}""" in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("location", [Location.QUERY, Location.HEADER])
+def test_a_source_that_quotes_the_credential_does_not_bring_it_into_the_error(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, location: Location
+) -> None:
+    monkeypatch.setenv("MADE_UP_KEY", "opensesame77")
+    auth = AuthSpec(AuthType.API_KEY, location, "who", credential(engine), "cred", required=True)
+    spec = replace(paged_spec(), auth=auth)
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(403, text="opensesame77 is no customer of ours; ask for 10 items at most")
+
+    error = refused(spec, engine, answer)
+    assert "opensesame77" in (asked[0].url.params.get("who", "") + asked[0].headers.get("who", ""))
+    assert str(error).endswith("the source says: *** is no customer of ours; ask for 10 items at most")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(400, html="<html><body>Bad Request</body></html>"),
+        httpx.Response(400),
+        httpx.Response(400, text=" \n "),
+        httpx.Response(400, content=b"\x00\xff", headers={"content-type": "application/octet-stream"}),
+    ],
+)
+def test_an_answer_that_says_nothing_to_people_is_not_quoted(engine: Engine, answer: httpx.Response) -> None:
+    assert "the source says" not in str(refused(paged_spec(), engine, lambda request: answer))
+
+
+def test_a_long_answer_is_cut(engine: Engine) -> None:
+    error = refused(paged_spec(), engine, lambda request: httpx.Response(400, text="x" * 100_000))
+    assert str(error).endswith("x…")
+    assert len(str(error)) < 500
+
+
 @pytest.mark.parametrize(
     ("status", "level", "code"),
     [
