@@ -61,7 +61,10 @@ def corpus() -> list[dict[str, Any]]:
 class Load:
     """Builds requests before the measurement begins, so that building them is not measured."""
 
-    def __init__(self, events: Sequence[dict[str, Any]], *, repeating: bool = False) -> None:
+    def __init__(
+        self, events: Sequence[dict[str, Any]], *, repeating: bool = False, path: str = "/api/openlineage"
+    ) -> None:
+        self._path = path
         # production repeats itself: few jobs, each with many runs
         self._events = events[::10] if repeating else events
         # every load has events of its own, newer than those of the loads before
@@ -80,7 +83,7 @@ class Load:
         event["run"] = {**event["run"], "runId": str(uuid.UUID(int=self._chance.getrandbits(128)))}
         body = json.dumps(event).encode()
         head = (
-            f"POST /api/openlineage HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n"
+            f"POST {self._path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
