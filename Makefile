@@ -46,7 +46,7 @@ test: $(VENV)/dev ## all tests that this machine can run; ARGS="-k name" passes 
 lint: $(VENV)/dev ## format and fix what ruff can fix
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-services: ## a real MySQL, Neo4j, MariaDB and PostgreSQL on loopback, for the tests
+services: ## a real MySQL, Neo4j, MariaDB and PostgreSQL on loopback and a real dbt-ol, for the tests
 	@tests/servers/services start
 
 services-stop: ## stop them
