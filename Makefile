@@ -52,10 +52,12 @@ services: ## a real MySQL, Neo4j, MariaDB and PostgreSQL on loopback and a real 
 services-stop: ## stop them
 	@tests/servers/services stop
 
-LOCK := uv pip compile --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -q pyproject.toml
-lock: ## write the lock files anew from pyproject.toml (needs uv)
-	$(LOCK) --extra build -o requirements.lock
-	$(LOCK) --extra build --extra postgres --extra dev -c requirements.lock -o requirements-dev.lock
+LOCK := uv pip compile --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -q
+DBT := tests/lineage/dbt/requirements
+lock: ## write the lock files anew from pyproject.toml, and that of the tests' dbt (needs uv)
+	$(LOCK) pyproject.toml --extra build -o requirements.lock
+	$(LOCK) pyproject.toml --extra build --extra postgres --extra dev -c requirements.lock -o requirements-dev.lock
+	$(LOCK) $(DBT).in -o $(DBT).lock
 
 clean: ## remove the venv and the embedded platform
 	rm -rf $(VENV) .platform

@@ -1,7 +1,9 @@
 """What a source wrote when it refused a request: in one line for people, without anything that the credential added."""
 
+import json
 import re
 from collections.abc import Iterator
+from urllib.parse import parse_qsl, quote, quote_plus
 
 import httpx
 
@@ -18,7 +20,7 @@ def reason_given(response: httpx.Response | None, rendered: httpx.Request) -> st
     """`; the source says: …`, or nothing if it says nothing that can be read.
 
     rendered: the request before the credential was added to it. A source may quote the request that it refuses, so
-    what was sent beyond that is taken out of the text.
+    everything that was sent beyond that is taken out of the text.
     """
     if response is None or response.headers.get("content-type", "").partition(";")[0].strip() not in _READABLE:
         return ""
@@ -32,7 +34,14 @@ def reason_given(response: httpx.Response | None, rendered: httpx.Request) -> st
 
 
 def _added(sent: httpx.Request, rendered: httpx.Request) -> Iterator[str]:
-    """Values of headers and of the query that the rendered request does not have; of a header each word, too."""
-    known = {*rendered.headers.values(), *rendered.url.params.values()}
-    for value in {*sent.headers.values(), *sent.url.params.values()} - known:
-        yield from (word for word in {value, *value.split()} if len(word) >= _SHORTEST_SECRET)
+    """What the rendered request does not have, as a source may quote it: encoded for a URL, or escaped for JSON."""
+    for value in _values(sent) - _values(rendered):
+        for word in {value, *value.split()}:
+            if len(word) >= _SHORTEST_SECRET:
+                yield from {word, quote(word), quote(word, safe=""), quote_plus(word), json.dumps(word)[1:-1]}
+
+
+def _values(request: httpx.Request) -> set[str]:
+    """The values of headers, of the query and of a form."""
+    fields = parse_qsl(request.content.decode("utf-8", "replace"))
+    return {*request.headers.values(), *request.url.params.values(), *(value for _, value in fields)}

@@ -1,6 +1,8 @@
 """Requests leave as the spec says, with their credential and nothing else, and every answer is graded."""
 
+import json
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -115,22 +117,27 @@ def test_a_refusal_says_what_the_source_wrote_in_one_line(engine: Engine) -> Non
     assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize("location", [Location.QUERY, Location.HEADER])
+@pytest.mark.parametrize(
+    ("kind", "location"),
+    [
+        (AuthType.API_KEY, Location.QUERY),
+        (AuthType.API_KEY, Location.HEADER),
+        (AuthType.API_KEY, Location.BODY),
+        (AuthType.BEARER, Location.HEADER),
+    ],
+)
+@pytest.mark.parametrize("quote", ["{key}", "/items?who={encoded}&x=1", "[{escaped}]"])
 def test_a_source_that_quotes_the_credential_does_not_bring_it_into_the_error(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, location: Location
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: AuthType, location: Location, quote: str
 ) -> None:
-    monkeypatch.setenv("MADE_UP_KEY", "opensesame77")
-    auth = AuthSpec(AuthType.API_KEY, location, "who", credential(engine), "cred", required=True)
-    spec = replace(paged_spec(), auth=auth)
-    asked: list[httpx.Request] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
-        return httpx.Response(403, text="opensesame77 is no customer of ours; ask for 10 items at most")
-
-    error = refused(spec, engine, answer)
-    assert "opensesame77" in (asked[0].url.params.get("who", "") + asked[0].headers.get("who", ""))
-    assert str(error).endswith("the source says: *** is no customer of ours; ask for 10 items at most")
+    key = 'open/ses"ame77'
+    monkeypatch.setenv("MADE_UP_KEY", key)
+    auth = AuthSpec(kind, location, "who", credential(engine), "cred", required=True)
+    quoted = quote.format(key=key, encoded=urllib.parse.quote(key, safe=""), escaped=json.dumps(key))
+    text = f"{quoted} is no customer of ours; ask for 10 items at most"
+    error = refused(replace(paged_spec(), auth=auth), engine, lambda request: httpx.Response(403, text=text))
+    assert "ame77" not in str(error)
+    assert str(error).endswith(" is no customer of ours; ask for 10 items at most")
 
 
 @pytest.mark.parametrize(
