@@ -226,8 +226,11 @@ def test_subscribers_of_a_kpi_hear_of_its_new_values(site: Site) -> None:
 
 
 def _covered(site: Site, log: list[Any]) -> None:
-    """Every arrival was read by an execution that completed, and no two executions overlapped."""
+    """Every arrival was read by an execution that completed, and no two executions overlapped.
+
+    The versions say what was read. An arrival may be a little later than the start: a task that was handed on waits for
+    a process, and what arrives meanwhile is read as well.
+    """
     assert log[-1].status == "SUCCESS"
     assert log[-1].versions == {table: at.isoformat() for table, at in site.arrivals().items()}
     assert all(before.end_time <= after.start_time for before, after in itertools.pairwise(log))
-    assert log[-1].start_time >= max(site.arrivals().values())
