@@ -176,6 +176,22 @@ def test_the_sensor_shows_external_tables_with_their_job_and_schema(home: Engine
         assert isinstance(again, SkipReason)
 
 
+def test_a_table_that_arrivals_know_too_is_observed_under_their_key(
+    home: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLATFORM_ARRIVALS_NAMESPACE", "hive://warehouse")
+    event = run_event()
+    event["inputs"][0]["namespace"] = "hive://elsewhere"
+    store(home, [event])
+    with DagsterInstance.ephemeral() as instance:
+        result = lineage_observations(build_sensor_context(instance=instance))
+    assert isinstance(result, SensorResult)
+    assert sorted(event.asset_key.path for event in result.asset_events) == [
+        ["lineage", "7", "hive~~elsewhere", "raw.orders"],
+        ["tables", "mart.orders"],
+    ]
+
+
 def test_a_file_with_a_symlink_is_observed_as_the_table_that_it_stands_for(engine: Engine) -> None:
     event = run_event(reads=(), writes=())
     identifier = {"namespace": "hive://warehouse", "name": "mart.orders", "type": "TABLE"}
