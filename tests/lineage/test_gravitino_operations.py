@@ -20,6 +20,7 @@ from platform_defs.lineage.facts import (
     Renamed,
     Unlinked,
 )
+from platform_defs.lineage.indexes import added_index, deleted_index
 from tests.lineage.wire import CATALOG, METALAKE, at_catalog, at_metalake, dataset, facet, gravitino, pairs, schema
 
 LAKE = Ref("catalog", (METALAKE, CATALOG))
@@ -410,9 +411,10 @@ def test_indexes_come_with_the_facet() -> None:
 
 def test_indexes_come_from_the_changes_if_the_facet_has_none() -> None:
     added = altered({"type": "ADD_INDEX", "indexName": "i", "indexType": "PRIMARY_KEY", "indexColumns": ["id"]})
-    index = '{"columns":["id"],"type":"PRIMARY_KEY"}'
-    assert added == table_facts(**{"properties.index.i": index})
-    assert altered({"type": "DELETE_INDEX", "indexName": "i"}) == table_facts(**{"properties.index.i": None})
+    (single,) = added_index({}, "i")
+    assert added == table_facts(**{single: '{"columns":["id"],"name":"i","type":"PRIMARY_KEY"}'})
+    assert altered({"type": "DELETE_INDEX", "indexName": "i"}) == table_facts(**deleted_index("i"))
+    assert single in deleted_index("i")
 
 
 @pytest.mark.parametrize("changes", [None, "odd", [None, 1, {}, {"type": "NEW_KIND"}, {"type": "ADD_COLUMN"}]])

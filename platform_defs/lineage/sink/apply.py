@@ -16,6 +16,7 @@ from platform_defs.access.tenants import Tenant
 from platform_defs.graph.model import DeleteEdges, DeleteNodes, Node, Operation, PatchNodes, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import GraphStore, GraphTransaction
 from platform_defs.lineage.facts import Fact, Ref
+from platform_defs.lineage.indexes import hide_outdated
 from platform_defs.lineage.merge.changes import operations
 from platform_defs.lineage.merge.deduplication import note_naming_events, without_repeats
 from platform_defs.lineage.merge.load import load
@@ -84,6 +85,7 @@ def apply_events(
         take(state, facts, vouched_assets(state, facts) if is_plain else NOTHING)
         if facts is once and len(once) < len(all_facts):
             note_naming_events(state, all_facts)
+        hide_outdated_indexes(state)
         set_execution_counts(state, counts)
         steps = [*_tenant_step(state, tenant), *operations(state)]
         transaction.apply(steps)
@@ -131,6 +133,13 @@ def stamp_facts(events: Sequence[EventFacts]) -> list[tuple[Stamp, Fact]]:
         for version in sorted(by_version)
         for place, fact in enumerate(by_version[version].facts)
     ]
+
+
+def hide_outdated_indexes(state: State) -> None:
+    """Must follow the merge of facts: which indexes of a table still count is decided by all facts about them."""
+    for node in state.nodes.values():
+        if node is not None:
+            hide_outdated(node.props)
 
 
 def set_execution_counts(state: State, counts: Mapping[str, int]) -> None:

@@ -39,6 +39,7 @@ from platform_defs.lineage.sink.apply import (
     NAMED_AT,
     EventFacts,
     apply_events,
+    hide_outdated_indexes,
     set_execution_counts,
     stamp_facts,
     tenant_props,
@@ -123,6 +124,7 @@ def _merge_events(start: ForgottenFacts, events: Iterable[EventFacts]) -> State:
             take(start.state, [(at, fact)])
             if at in start.waiting:
                 take_up(start.state, start.waiting[at])
+    hide_outdated_indexes(start.state)
     return start.state
 
 

@@ -7,13 +7,10 @@ properties are collected and stated once, under the names that are valid after a
 from collections.abc import Mapping
 from typing import Any
 
-from platform_defs.canonical import canonical_json
 from platform_defs.lineage.extract.columns import pick_props
 from platform_defs.lineage.extract.gravitino.facets import text_of
 from platform_defs.lineage.facts import Dropped, Ref, Renamed
-
-# begins the name of the property that describes one index
-INDEX = "properties.index."
+from platform_defs.lineage.indexes import added_index, deleted_index
 
 # type of change -> key of the change -> property of the column
 _COLUMN_CHANGES = {
@@ -66,10 +63,9 @@ class Changes:
             case "REMOVE_PROPERTY" if key := _word(change, "propertyKey"):
                 self.props[f"properties.{key}"] = None
             case "ADD_INDEX" if name := _word(change, "indexName"):
-                index = {"type": change.get("indexType"), "columns": change.get("indexColumns")}
-                self.props[f"{INDEX}{name}"] = canonical_json(index)
+                self.props |= added_index(change, name)
             case "DELETE_INDEX" if name := _word(change, "indexName"):
-                self.props[f"{INDEX}{name}"] = None
+                self.props |= deleted_index(name)
             case "DELETE_COLUMN" if name := _word(change, "columnName"):
                 self._columns.pop(name, None)
                 self.moves.append(Dropped(self._column(name)))

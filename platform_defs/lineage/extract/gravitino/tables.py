@@ -8,18 +8,19 @@ from platform_defs.lineage.extract.columns import schema_columns
 from platform_defs.lineage.extract.compute.lineage import add_lineage, sql_text
 from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.extract.facts_builder import ExtractedFacts, FactsBuilder
-from platform_defs.lineage.extract.gravitino.changes import INDEX, Changes
+from platform_defs.lineage.extract.gravitino.changes import Changes
 from platform_defs.lineage.extract.gravitino.containers import drop_assets
 from platform_defs.lineage.extract.gravitino.facets import facet_props, says_all_entries, target_datasets
 from platform_defs.lineage.extract.gravitino.names import ref_of
 from platform_defs.lineage.facts import ColumnSet, Ref
+from platform_defs.lineage.indexes import LIST, is_of_changes
 
 _KEYS = {
     "description": "description",
     "partitions": "partitions",
     "distribution": "distribution",
     "sortOrders": "sortOrders",
-    "indexes": "indexes",
+    "indexes": LIST,
     "creator": "creator",
     "createTime": "createTime",
     "lastModifier": "lastModifier",
@@ -59,11 +60,11 @@ def _add_alteration(builder: FactsBuilder, event: Event, dataset: Dataset, chang
     for move in changes.moves:
         builder.add(move)
     all_entries = says_all_entries(dataset.facet("gravitino"))
-    changed_props = changes.props
-    if "indexes" in dataset.facet("gravitino"):
-        # the facet describes all indexes, so the single ones need not be remembered
-        changed_props = {name: value for name, value in changed_props.items() if not name.startswith(INDEX)}
-    builder.exists(changes.table, {**_table_props(event, dataset), **changed_props}, all_entries=all_entries)
+    described, changed_props = _table_props(event, dataset), changes.props
+    if LIST in described:
+        # the facet lists all indexes as they are after the changes
+        changed_props = {name: value for name, value in changed_props.items() if not is_of_changes(name)}
+    builder.exists(changes.table, {**described, **changed_props}, all_entries=all_entries)
     changed = changes.columns
     columns = schema_columns(changes.table, dataset)
     if columns is not None:
