@@ -32,9 +32,14 @@ def next_generation(key: str) -> str:
     return plan_key(prefix, int(number) + 1)
 
 
-def task_key(draft: SliceDraft, operation: Operation, trigger: Trigger, params: Mapping[str, Any]) -> str:
-    """The seed's 5.3.5: the same slice asked for twice is one task; the generation in params asks for another."""
-    return canonical_hash([draft.signature, draft.expr_hash, operation, trigger, params])
+def task_key(
+    draft: SliceDraft, operation: Operation, trigger: Trigger, params: Mapping[str, Any], plan_key: str
+) -> str:
+    """The seed's 5.3.5: the same slice asked for twice is one task; another plan, or its next generation, asks anew.
+
+    A slice does not tell all that tells plans apart: bucket 0 of 16 and bucket 0 of 32 may have the same ids.
+    """
+    return canonical_hash([draft.signature, draft.expr_hash, operation, trigger, params, plan_key])
 
 
 def _bounded_prefix(text: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, func, select, update
+from sqlalchemy import Connection, Engine, Row, and_, func, select, update
 
 from platform_defs.ingest.codes import (
     PRIORITIES,
@@ -21,6 +21,7 @@ from platform_defs.ingest.codes import (
     TaskStatus,
     Trigger,
 )
+from platform_defs.ingest.errors import PlanError
 from platform_defs.ingest.ledger.completion import close_plan_if_done
 from platform_defs.ingest.planning import keys
 from platform_defs.ingest.planning.slices import Estimate, SliceDraft, ids_of, slice_window
@@ -143,11 +144,14 @@ def insert_slices(connection: Connection, plan: Row[Any], drafts: Sequence[Slice
 
 
 def insert_tasks(connection: Connection, plan: Row[Any], slices: Sequence[Row[Any]], now: datetime) -> int:
-    """One task a slice; a slice that has one already gets no other."""
+    """One task for each slice that has none yet; returns how many were added.
+
+    Raises PlanError where a slice is left without a task: its plan would wait for ever, and nobody would hear of it.
+    """
     spec = plan_spec(plan)
     operation, params = Operation(plan.operation_code), plan.slice_params or {}
-    rows = []
-    for each in slices:
+    rows, has_task = [], _with_task(connection, slices)
+    for each in (one for one in slices if one.id not in has_task):
         draft = SliceDraft(each.slice_spec, each.slice_signature_hash, each.expr_snapshot, each.expr_hash)
         task_params = {"bounds": each.slice_spec["bounds"], "initial": each.slice_spec["pagination"]["initial"]}
         task_params |= {"twoPhase": each.slice_spec["phase"]["twoPhase"], "generation": params["generation"]}
@@ -161,7 +165,9 @@ def insert_tasks(connection: Connection, plan: Row[Any], slices: Sequence[Row[An
                 "operation_code": operation,
                 "credential_id": spec.auth.credential_id,
                 "params": task_params,
-                "idempotent_key": keys.task_key(draft, operation, Trigger(params["trigger"]), task_params),
+                "idempotent_key": keys.task_key(
+                    draft, operation, Trigger(params["trigger"]), task_params, plan.plan_key
+                ),
                 "expr_hash": each.expr_hash,
                 "priority": PRIORITIES[operation],
                 "max_concurrent": spec.max_concurrent_slices,
@@ -172,7 +178,15 @@ def insert_tasks(connection: Connection, plan: Row[Any], slices: Sequence[Row[An
     upsert(connection, ing_task, rows, key=["idempotent_key"], update="nothing")
     ready = update(ing_plan_slice).where(ing_plan_slice.c.id.in_([each.id for each in slices]))
     connection.execute(ready.values(status_code=SliceStatus.READY))
+    if left := len(slices) - len(_with_task(connection, slices)):
+        raise PlanError(f"{left} of {len(slices)} slices of {plan.plan_key} got no task: other tasks have their keys")
     return len(rows)
+
+
+def _with_task(connection: Connection, slices: Sequence[Row[Any]]) -> set[int]:
+    """The ids of those slices that have a task."""
+    query = select(ing_task.c.slice_id).where(ing_task.c.slice_id.in_([each.id for each in slices]))
+    return set(connection.execute(query).scalars())
 
 
 def _plan(
@@ -276,7 +290,9 @@ def _queue_slices(connection: Connection, plan: Row[Any], now: datetime) -> int:
         task.status_code == TaskStatus.QUEUED,
     )
     room = max(0, spec.stock_limit - connection.execute(waiting).scalar_one())
-    pending = (table.plan_id == plan.id) & (table.status_code == SliceStatus.PENDING)
+    # A slice that is READY without a task is of a release in which a task of another plan could have its key.
+    has_task = select(task.id).where(task.slice_id == table.id).exists()
+    pending = and_(table.plan_id == plan.id, table.status_code.in_([SliceStatus.PENDING, SliceStatus.READY]), ~has_task)
     slices = connection.execute(select(ing_plan_slice).where(pending).order_by(table.slice_no).limit(room)).all()
     queued = insert_tasks(connection, plan, slices, now) if slices else 0
     left = connection.execute(select(func.count()).select_from(ing_plan_slice).where(pending)).scalar_one()
