@@ -1,17 +1,21 @@
 """The version of an event is a column: decided once, the same for every process, and cheap to page by."""
 
 import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Connection, Engine, select, update
 
 from assets.lineage import recovery_outcome
 from platform_defs.access.principal import Principal, SourceType
-from platform_defs.access.tenants import DEMO_TENANT, add_tenant
+from platform_defs.access.tenants import DEMO_TENANT, Tenant, add_tenant
 from platform_defs.graph.embedded import EmbeddedGraph
+from platform_defs.graph.port import Graph
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.intake.intake import Intake
@@ -19,15 +23,21 @@ from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.commit import EmbeddedCommitter
 from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.sink.opening import open_committer
 from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
-from platform_defs.lineage.version import time_of, version_of
-from platform_defs.store.engine import transact
+from platform_defs.lineage.version import Version, is_ahead, time_of, version_at_arrival, version_of
+from platform_defs.store.engine import has_one_writer, transact
 from platform_defs.store.tables.lineage import lineage_events
 from tests.api.serving import serve_api
+from tests.graph.conftest import EMBEDDED
+from tests.lineage.deliveries import Arrival, Deliveries
+from tests.lineage.test_merge_stores import open_graphs
 from tests.lineage_events import run_event
+from tests.waiting import PATIENCE_S
 
+__all__ = ["open_graphs"]  # the fixture
 SOURCE = Principal("key", "spark", frozenset(), SourceType.COMPUTE, DEMO_TENANT)
 NOW = datetime.now(UTC)
 MEBIBYTE = 1024 * 1024
@@ -39,8 +49,8 @@ def engine(engine: Engine) -> Engine:
     return engine
 
 
-def prepared(engine: Engine, payload: dict[str, Any]) -> PreparedEvent:
-    return Intake(KnownTenants(engine)).prepare(SOURCE, payload).prepared
+def prepared(engine: Engine, payload: dict[str, Any], tenant: Tenant = DEMO_TENANT) -> PreparedEvent:
+    return Intake(KnownTenants(engine)).prepare(replace(SOURCE, tenant=tenant), payload).prepared
 
 
 def committer(engine: Engine) -> EmbeddedCommitter:
@@ -117,21 +127,87 @@ def test_an_event_from_the_future_is_ordered_by_its_arrival_and_does_not_win_for
         assert connection.scalar(select(lineage_events.c.event_time).order_by(lineage_events.c.id)).year == 2099
 
 
-def test_two_processes_that_get_an_event_from_the_future_at_once_order_it_alike(engine: Engine) -> None:
-    payload = run_event(time=NOW.replace(year=2099).isoformat())
-    mine, theirs = prepared(engine, payload), prepared(engine, payload)
-    assert mine.event_facts.version != theirs.event_facts.version
-    threads = [threading.Thread(target=committer(engine).commit, args=([one],)) for one in (mine, theirs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+@pytest.mark.parametrize("ahead", [timedelta(hours=23), timedelta(hours=24), timedelta(hours=24, microseconds=1)])
+def test_a_time_counts_as_it_was_sent_until_it_is_more_than_a_day_ahead_of_the_arrival(ahead: timedelta) -> None:
+    far = ahead > timedelta(days=1)
+    assert is_ahead(NOW + ahead, NOW) is far
+    assert time_of(version_at_arrival(NOW + ahead, NOW, "f" * 64)) == (NOW if far else NOW + ahead)
+
+
+@pytest.mark.parametrize(("hours", "ahead"), [(23, False), (25, True)])
+def test_an_event_of_tomorrow_keeps_its_own_time_and_one_of_later_has_that_of_its_arrival(
+    engine: Engine, hours: int, ahead: bool
+) -> None:
+    before = datetime.now(UTC)
+    own_time = before + timedelta(hours=hours)
+    event = prepared(engine, run_event(time=own_time.isoformat()))
+    assert event.ahead is ahead
+    committer(engine).commit([event])
     (stored,) = versions(engine)
-    facts = [stamps for line in EmbeddedGraph.on(engine).for_tenant(DEMO_TENANT.id).stream() if (stamps := str(line))]
     assert stored is not None
-    assert any(stored in line for line in facts)
-    losing = ({mine.event_facts.version, theirs.event_facts.version} - {stored}).pop()
-    assert not any(losing in line for line in facts)
+    ordered_by = time_of(Version(stored))
+    if ahead:
+        assert before <= ordered_by <= datetime.now(UTC)
+    else:
+        assert ordered_by == own_time
+
+
+def test_the_same_payload_has_the_same_version_for_every_tenant(engine: Engine) -> None:
+    """So it is its hash that orders events of one time, and not the fingerprint, which holds the tenant's id."""
+    other = Tenant(DEMO_TENANT.id + 1, "other", "Other")
+    add_tenant(engine, other)
+    payload = run_event(time=NOW.isoformat())
+    for tenant in (DEMO_TENANT, other):
+        committer(engine).commit([prepared(engine, payload, tenant)])
+    mine, theirs = versions(engine)
+    assert mine == theirs is not None
+    with engine.connect() as connection:
+        rows = connection.execute(select(lineage_events.c.tenant_id, lineage_events.c.fingerprint)).all()
+    assert {row.tenant_id for row in rows} == {DEMO_TENANT.id, other.id}
+    assert len({row.fingerprint for row in rows}) == 2
+
+
+@pytest.mark.parametrize("place", [*EMBEDDED, pytest.param("neo4j", marks=pytest.mark.needs("neo4j", "mysql"))])
+def test_two_processes_that_get_an_event_from_the_future_at_once_order_it_alike(
+    place: str, open_graphs: Callable[[str], Graph], migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Neo4j the rows are in MySQL: SQLite has one writer at a time, so that both never miss the other's row."""
+    tenant = Deliveries(migrated["mysql" if place == "neo4j" else place], open_graphs(place))
+    payload = run_event(time=NOW.replace(year=2099).isoformat())
+    events = [tenant.prepare(Arrival(payload, NOW + timedelta(seconds=second))) for second in range(2)]
+    claimed = {event.event_facts.version for event in events}
+    assert len(claimed) == 2
+    both, have_met = threading.Barrier(2, timeout=PATIENCE_S), threading.local()
+    find_stored = raw_events.find_stored
+
+    def find_when_both_do(connection: Connection, keys: Sequence[raw_events.EventKey]) -> Any:
+        found = find_stored(connection, keys)
+        # a transaction may be repeated, after the other process is done
+        if not has_one_writer(tenant.engine) and not hasattr(have_met, "other"):
+            have_met.other = True
+            both.wait()
+        return found
+
+    def commit(event: PreparedEvent) -> None:
+        process = open_committer(tenant.engine, tenant.graph)
+        process.commit([event])
+        process.flush()
+        process.close()
+
+    try:
+        with monkeypatch.context() as met, ThreadPoolExecutor(2) as threads:
+            met.setattr(raw_events, "find_stored", find_when_both_do)
+            list(threads.map(commit, events))
+        with tenant.engine.connect() as connection:
+            mine = lineage_events.c.tenant_id == tenant.tenant.id
+            (stored,) = connection.scalars(select(lineage_events.c.version).where(mine))
+        facts = [str(item) for item in tenant.graph.for_tenant(tenant.tenant.id).stream()]
+        assert stored in claimed
+        assert any(stored in item for item in facts)
+        (losing,) = claimed - {stored}
+        assert not any(losing in item for item in facts)
+    finally:
+        tenant.close()
 
 
 def test_a_recovery_that_keeps_failing_is_shown_until_it_works_again(
