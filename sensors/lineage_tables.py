@@ -49,7 +49,8 @@ def is_due(cursor: str | None, newest: int, now: datetime) -> bool:
         return True
     event, looked_at = json.loads(cursor)
     since = now - datetime.fromisoformat(looked_at)
-    return since >= LOOKS_EVERY or (event != newest and since >= CHANGES_EVERY)
+    # A look before the first event changed nothing, so nothing has to wait for it.
+    return since >= LOOKS_EVERY or (event != newest and (since >= CHANGES_EVERY or not event))
 
 
 def definitions() -> Definitions:

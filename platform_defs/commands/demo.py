@@ -1,6 +1,7 @@
 """`platform demo`: writes the demo into a running platform, says what to try, and takes it away."""
 
 import time
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import click
@@ -10,8 +11,9 @@ from platform_defs.connections import open_database
 from platform_defs.home import require_platform
 from platform_defs.settings import Settings
 
-# The runs go on behind it: who follows the printed lines a moment later finds them ended.
-PATIENCE_S = 10.0
+# How long a newcomer waits for the printed lines to be true. On a quiet machine that takes 15 s, most of which pass
+# until the sensor of lineage's tables ticks and the code server has loaded them.
+PATIENCE_S = 20.0
 
 
 @click.group("demo")
@@ -25,7 +27,8 @@ def load(quiet: bool) -> None:
     """Write the demo, or what an interrupted attempt left out. `platform up` does this by itself."""
     # imported here: `platform demo --help` needs none of it
     from platform_defs.demo.doors import open_api, running_platform
-    from platform_defs.demo.state import DemoError, DemoStatus, exclusive, read_state
+    from platform_defs.demo.guide import shown_dashboard
+    from platform_defs.demo.state import DemoError, DemoStatus, exclusive, read_state, write_state
     from platform_defs.demo.writing import await_story, write_demo
     from platform_defs.supervisor.demo import demo_webhook
 
@@ -42,7 +45,9 @@ def load(quiet: bool) -> None:
                 webhook = demo_webhook(settings.home)
                 zone = ZoneInfo(settings.zone)
                 written = write_demo(engine, api, settings.home, state, webhook=webhook, zone=zone)
-                await_story(api, platform.ui, written, give_up_at=began + PATIENCE_S)
+                dashboard, give_up_at = shown_dashboard(settings), began + PATIENCE_S
+                if await_story(api, platform.ui, written, dashboard=dashboard, give_up_at=give_up_at):
+                    write_state(settings.home, replace(written, settled=True))
     if not quiet:
         _print_guide(settings)
 
@@ -86,9 +91,10 @@ def remove() -> None:
 
 
 def _print_guide(settings: Settings) -> None:
-    from platform_defs.demo.doors import running_platform
-    from platform_defs.demo.guide import guide_lines
+    from platform_defs.demo.doors import open_api, running_platform
+    from platform_defs.demo.guide import guide_lines, shown_dashboard
     from platform_defs.demo.state import DemoError, DemoStatus, read_state
+    from platform_defs.demo.writing import is_story_told
 
     state = read_state(settings.home)
     if state is not None and state.status is DemoStatus.BEGUN:
@@ -98,5 +104,9 @@ def _print_guide(settings: Settings) -> None:
         )
     if state is None or state.status is not DemoStatus.WRITTEN:
         raise DemoError(f"there is no demo in {settings.home}; `platform up --demo` brings one")
-    for label, text in guide_lines(running_platform(settings.home), state, settings):
+    platform, settled = running_platform(settings.home), state.settled
+    if not settled:
+        with open_api(platform) as api:
+            settled = is_story_told(api, platform.ui, state, dashboard=shown_dashboard(settings))
+    for label, text in guide_lines(platform, state, settings, settled=settled):
         click.echo(f"{label:<8} {text}")

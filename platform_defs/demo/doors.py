@@ -19,10 +19,11 @@ TIMEOUT_S = 30.0
 PATIENCE_S = 20.0
 PAUSE_S = 0.5
 UI_S = 3.0
-_KNOWN = """query ($key: AssetKeyInput!, $batch: String!, $job: PipelineSelector!) {
+_KNOWN = """query ($key: AssetKeyInput!, $batch: String!, $job: PipelineSelector!, $table: AssetKeyInput!) {
   asset: assetNodeOrError(assetKey: $key) {
     __typename ... on AssetNode { latestRunForPartition(partition: $batch) { status } } }
-  job: pipelineOrError(params: $job) { __typename } }"""
+  job: pipelineOrError(params: $job) { __typename }
+  table: assetNodeOrError(assetKey: $table) { __typename } }"""
 _ENDED = ("FAILURE", "SUCCESS", "CANCELED")
 
 
@@ -46,21 +47,23 @@ def running_platform(home: Path) -> RunningPlatform:
     return RunningPlatform(up["api"], up["ui"], up["demo_key"])
 
 
-def ui_knows(ui: str, *, model: str, batch: str, job: str) -> bool:
-    """Whether the code location has been loaded since model and chain were written, and the batch's run has ended.
+def ui_knows(ui: str, *, model: str, batch: str, job: str, table: Sequence[str] | None) -> bool:
+    """Whether the code location has been loaded since all of them were written, and the batch's run has ended.
 
-    The page of a batch asks once for its run: opened a moment too early, it does not say why the batch is red.
+    The page of a batch asks once for its run: opened a moment too early, it does not say why the batch is red. `table`
+    is the key of a table of lineage, None where the UI shows none.
     """
     selector = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION, "pipelineName": job}
-    variables = {"key": {"path": [MODEL_PREFIX, model]}, "batch": batch, "job": selector}
+    key = [MODEL_PREFIX, model]
+    variables = {"key": {"path": key}, "batch": batch, "job": selector, "table": {"path": list(table or key)}}
     try:
         answer = httpx.post(
             f"{ui}/graphql", json={"query": _KNOWN, "variables": variables}, timeout=UI_S, trust_env=False
         )
         found = answer.json()["data"]
-        return {one["__typename"] for one in found.values()} == {"AssetNode", "Pipeline"} and found["asset"][
-            "latestRunForPartition"
-        ]["status"] in _ENDED
+        types = {name: one["__typename"] for name, one in found.items()}
+        is_loaded = types == {"asset": "AssetNode", "job": "Pipeline", "table": "AssetNode"}
+        return is_loaded and found["asset"]["latestRunForPartition"]["status"] in _ENDED
     except (httpx.HTTPError, ValueError, KeyError, AttributeError, TypeError):
         return False  # it is reloading, or is not Dagster's own; nothing depends on it
 

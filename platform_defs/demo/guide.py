@@ -14,17 +14,25 @@ from platform_defs.demo.state import DemoState
 from platform_defs.lineage.tables.keys import Table, asset_key_of
 from platform_defs.settings import Settings
 
+_UNSETTLED = (
+    "some runs of the shop have not ended yet, or the UI has not loaded its tables: if a line does not do what it says,"
+    " wait a moment and reload"
+)
 
-def guide_lines(platform: RunningPlatform, state: DemoState, settings: Settings) -> list[tuple[str, str]]:
-    """Five lines, each with what it is about. Followed in their order, each does what it says."""
+
+def guide_lines(
+    platform: RunningPlatform, state: DemoState, settings: Settings, *, settled: bool
+) -> list[tuple[str, str]]:
+    """Five lines, each with what it is about. Followed in their order, each does what it says.
+
+    If they are not `settled`, because what they say has not been seen to be true, a sixth line says so.
+    """
     batch = Calendar(state.born).wrong
     ui, api = platform.ui, platform.api
     command = platform_command(settings)
     # not with their values: these lines stand in logs, and a URL may hold a password
     needed = [f"PLATFORM_{name}" for name in _elsewhere(settings)]
     where = f" (with {' and '.join(needed)} as for this start)" if needed else ""
-    board = TABLES[DASHBOARD]
-    dashboard = asset_key_of(Table(DEMO_TENANT.id, board.namespace, board.name))
     return [
         (
             "1 open",
@@ -44,12 +52,24 @@ def guide_lines(platform: RunningPlatform, state: DemoState, settings: Settings)
         ),
         (
             "4 see",
-            f"the tables that the shop's dashboard is made from: {ui}/assets/{'/'.join(dashboard)}"
+            f"the tables that the shop's dashboard is made from: {ui}/assets/{'/'.join(_dashboard_key())}"
             "?view=lineage&lineageScope=upstream&lineageDepth=5 (a double click on its empty background shows them all)"
             f" and what the subscriber of its revenue was told{where}: {command} webhooks deliveries",
         ),
         ("5 end", f"take the demo away, and nothing of yours{where}: {command} demo remove"),
+        *([] if settled else [("note", _UNSETTLED)]),
     ]
+
+
+def shown_dashboard(settings: Settings) -> list[str] | None:
+    """The asset of the shop's dashboard; None if the UI is not to show the lineage of its tenant."""
+    observed = settings.lineage_observe and DEMO_TENANT.id not in settings.unobserved_tenants
+    return _dashboard_key() if observed and settings.lineage_tables else None
+
+
+def _dashboard_key() -> list[str]:
+    board = TABLES[DASHBOARD]
+    return asset_key_of(Table(DEMO_TENANT.id, board.namespace, board.name))
 
 
 def _elsewhere(settings: Settings) -> list[str]:

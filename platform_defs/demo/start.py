@@ -62,7 +62,7 @@ def offer_guide(settings: Settings, output: Output, code: int) -> None:
     try:
         state = read_state(settings.home)
         if code == 0 and state is not None:
-            lines = guide_lines(running_platform(settings.home), state, settings)
+            lines = guide_lines(running_platform(settings.home), state, settings, settled=state.settled)
             output.table("The demo, a small shop, is there. Follow these lines in their order:", lines)
             return
     except PlatformError as error:

@@ -35,6 +35,8 @@ class DemoState:
     born: datetime
     # the run of the chain that waits for a retry
     chain_run: str | None = None
+    # whether somebody has seen that what the printed lines say is true
+    settled: bool = False
 
     def now(self, status: DemoStatus, *, chain_run: str | None = None) -> "DemoState":
         return replace(self, status=status, chain_run=chain_run or self.chain_run)
@@ -55,7 +57,10 @@ def read_state(home: Path) -> DemoState | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return DemoState(
-            DemoStatus(content["status"]), datetime.fromisoformat(content["born"]), content.get("chain_run")
+            DemoStatus(content["status"]),
+            datetime.fromisoformat(content["born"]),
+            content.get("chain_run"),
+            content.get("settled", False),
         )
     except FileNotFoundError:
         return None

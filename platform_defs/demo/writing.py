@@ -1,6 +1,7 @@
 """Writes the demo, step by step; every step finds what an earlier attempt wrote, and writes only what is missing."""
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from platform_defs.demo import story
 from platform_defs.demo.doors import Api, ui_knows
 from platform_defs.demo.lineage import lineage_events
 from platform_defs.demo.shop import Calendar, create_shop
-from platform_defs.demo.state import DemoState, DemoStatus, folder_of, shop_file, write_state
+from platform_defs.demo.state import DemoError, DemoState, DemoStatus, folder_of, shop_file, write_state
 
 LOOK_S = 0.5
 ARRIVAL = "/api/open/kpi/srcTableComplete"
@@ -26,11 +27,12 @@ CHAINS = "/api/v1/chains"
 def write_demo(engine: Engine, api: Api, home: Path, state: DemoState, *, webhook: str, zone: ZoneInfo) -> DemoState:
     """Returns the state of the written demo. No step waits for a run: those end in their own time."""
     calendar = Calendar(state.born)
+    # First, because the UI takes longest to show its tables.
+    api.post("/api/openlineage", lineage_events(state.born))
     create_shop(shop_file(home), calendar)
     _load_models(engine, home, calendar, zone)
     _subscribe(api, webhook)
     chain_ids = _create_chains(api, calendar, state)
-    api.post("/api/openlineage", lineage_events(state.born))
     _report_arrivals(api, calendar)
     started = api.post(
         f"{CHAINS}/{chain_ids[story.CLOSE]}:start",
@@ -42,16 +44,25 @@ def write_demo(engine: Engine, api: Api, home: Path, state: DemoState, *, webhoo
     return written
 
 
-def await_story(api: Api, ui: str, state: DemoState, *, give_up_at: float) -> None:
-    """Waits a little until what the printed lines say is true: batch and node have failed, the UI knows both."""
-    wrong = Calendar(state.born).wrong
-    batch = f"/api/open/kpi/models/{story.SALES}/batches/{wrong}"
-    while time.monotonic() < give_up_at:
-        last_task, run = api.get(batch)["lastTask"], api.get(f"/api/v1/runs/{state.chain_run}")
-        ended = last_task is not None and {last_task["status"], run["status"]} <= {"FAILED", "SUCCESS"}
-        if ended and ui_knows(ui, model=story.SALES, batch=wrong, job=f"chain_{story.CORRECT}"):
-            return
+def await_story(api: Api, ui: str, state: DemoState, *, dashboard: Sequence[str] | None, give_up_at: float) -> bool:
+    """Waits a little until what the printed lines say is true; False if it is not yet."""
+    while not is_story_told(api, ui, state, dashboard=dashboard):
+        if time.monotonic() >= give_up_at:
+            return False
         time.sleep(LOOK_S)
+    return True
+
+
+def is_story_told(api: Api, ui: str, state: DemoState, *, dashboard: Sequence[str] | None) -> bool:
+    """Whether batch and node have failed, and the UI knows both and the dashboard, unless it shows no lineage."""
+    wrong = Calendar(state.born).wrong
+    try:
+        last_task = api.get(f"/api/open/kpi/models/{story.SALES}/batches/{wrong}")["lastTask"]
+        run = api.get(f"/api/v1/runs/{state.chain_run}")
+    except DemoError:
+        return False  # the shop is written all the same
+    ended = last_task is not None and {last_task["status"], run["status"]} <= {"FAILED", "SUCCESS"}
+    return ended and ui_knows(ui, model=story.SALES, batch=wrong, job=f"chain_{story.CORRECT}", table=dashboard)
 
 
 def _load_models(engine: Engine, home: Path, calendar: Calendar, zone: ZoneInfo) -> None:

@@ -1,6 +1,8 @@
 """When a start has a demo, what its processes are told of it, and what is said at the end."""
 
 import io
+import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -11,7 +13,7 @@ from platform_defs.arrivals.models.due import Due
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.demo import story
 from platform_defs.demo.doors import RunningPlatform
-from platform_defs.demo.guide import guide_lines
+from platform_defs.demo.guide import guide_lines, shown_dashboard
 from platform_defs.demo.shop import Calendar
 from platform_defs.demo.start import demo_of_start, offer_guide
 from platform_defs.demo.state import DemoError, DemoState, DemoStatus, begin, exclusive, read_state, write_state
@@ -76,6 +78,24 @@ def test_a_demo_that_failed_says_what_to_do(tmp_path: Path) -> None:
     assert "the platform goes on without it. `platform demo load` tries again" in stream.getvalue()
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_lines_that_nobody_has_seen_to_be_true_say_so(tmp_path: Path, settled: bool) -> None:
+    up = {"api": "http://127.0.0.1:8000", "ui": "http://127.0.0.1:3000", "demo_key": "k", "pids": {"api": os.getpid()}}
+    (tmp_path / "up.json").write_text(json.dumps(up))
+    write_state(tmp_path, DemoState(DemoStatus.WRITTEN, BORN, "run", settled))
+    stream = io.StringIO()
+    offer_guide(Settings(home=tmp_path), Output(["demo"], stream), 0)
+    labels = [line.split()[0] for line in stream.getvalue().splitlines() if line]
+    assert labels == ["The", *"12345", *([] if settled else ["note"])]
+    assert ("have not ended yet" in stream.getvalue()) is not settled
+
+
+def test_the_dashboard_is_not_waited_for_where_the_ui_shows_no_lineage(tmp_path: Path) -> None:
+    assert shown_dashboard(Settings(home=tmp_path)) == ["lineage", "1", "dashboards", "boards.sales_overview"]
+    for off in (Settings(lineage_observe=False), Settings(lineage_observe_off="1"), Settings(lineage_tables=0)):
+        assert shown_dashboard(off) is None
+
+
 def test_commands_for_another_terminal_name_what_must_be_set_there_and_no_password(tmp_path: Path) -> None:
     platform = RunningPlatform("http://127.0.0.1:8000", "http://127.0.0.1:3000", "key")
     state = DemoState(DemoStatus.WRITTEN, BORN, "run")
@@ -86,7 +106,7 @@ def test_commands_for_another_terminal_name_what_must_be_set_there_and_no_passwo
             "nothing of yours (with PLATFORM_DB_URL and PLATFORM_GRAPH_URL as for this start): PLATFORM_HOME=",
         ),
     ):
-        lines = [text for _, text in guide_lines(platform, state, settings)]
+        lines = [text for _, text in guide_lines(platform, state, settings, settled=True)]
         assert expected in lines[4]
         assert lines[4].endswith("platform demo remove")
         assert "secret" not in str(lines)

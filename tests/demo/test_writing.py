@@ -23,7 +23,7 @@ from platform_defs.demo.lineage import JOBS, TABLES
 from platform_defs.demo.removal import observed_by_nobody, remove_demo
 from platform_defs.demo.shop import Calendar
 from platform_defs.demo.state import DemoState, DemoStatus, begin, read_state, shop_file
-from platform_defs.demo.writing import write_demo
+from platform_defs.demo.writing import await_story, write_demo
 from platform_defs.demo_source.registry import load_demo_sources
 from platform_defs.graph.open import open_graph
 from platform_defs.graph.text import graph_lines
@@ -127,6 +127,14 @@ def test_what_is_written_is_what_the_page_says(migrated: dict[str, Engine], tmp_
         assert late["missing"] == [story.RETURNS]
         nodes = api.get(f"/api/v1/runs/{state.chain_run}/nodes")
         assert len(nodes) == 6
+
+
+def test_a_shop_whose_runs_have_not_ended_is_not_said_to_be_true(engine: Engine, tmp_path: Path) -> None:
+    """Nobody executes runs here; a moment that has passed already is the last one at which to look."""
+    with running(engine, tmp_path) as api:
+        state = write(engine, api, tmp_path, new_state(tmp_path))
+        assert not await_story(api, "http://127.0.0.1:1", state, dashboard=None, give_up_at=0.0)
+    assert not state.settled
 
 
 @pytest.mark.parametrize("last", [2, 4, 7, 30])

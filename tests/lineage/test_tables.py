@@ -334,3 +334,9 @@ def test_the_graph_is_asked_at_most_every_30_seconds_and_at_least_every_two_minu
     assert is_due(cursor, 6, now + timedelta(seconds=30))
     assert not is_due(cursor, 5, now + timedelta(seconds=119))
     assert is_due(cursor, 5, now + timedelta(seconds=120))
+
+
+def test_the_first_table_of_a_platform_does_not_wait_for_the_look_before_it() -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    assert is_due(f'[0, "{now.isoformat()}"]', 1, now + timedelta(seconds=1))
+    assert not is_due(f'[0, "{now.isoformat()}"]', 0, now + timedelta(seconds=1))
