@@ -26,6 +26,11 @@ class PagePosition:
     # the last page is being asked for once more
     is_probe: bool = False
 
+    @property
+    def is_given_by_source(self) -> bool:
+        """Whether the source itself said how to ask for the page: it may forget that, or take it back."""
+        return self.number > 1 and bool(self.token or self.url)
+
     def as_json(self) -> dict[str, Any]:
         time_from = None if self.time_from is None else instant_text(self.time_from)
         return {

@@ -18,6 +18,12 @@ from platform_defs.store.tables.ingest import ing_task_run
 # How often one run fetches a slice from its start: because the source forgot its token, or lists fewer items than it
 # counts.
 MAX_PASSES = 3
+# A source's word for a page token that it no longer knows, where it is clear that it means just that.
+EXPIRED_TOKEN = "TOKEN_EXPIRED"
+# What a source may answer to a token or to the address of a page that it gave and no longer knows.
+_FORGOTTEN = (EXPIRED_TOKEN, "HTTP_400", "HTTP_404", "HTTP_410")
+# Errors that may pass, but speak of the page: a source that is away says nothing of it.
+_ABOUT_THE_PAGE = ("ERROR_IN_BODY", "REPEATED_PAGE")
 
 
 @dataclass
@@ -58,14 +64,28 @@ class LastRun:
     status: RunStatus
     # the number of its last batch, if it ended right after that one: no page was asked for that was not committed
     stopped_after: int | None = None
+    # the page that it could not fetch, and how the error was graded
+    failed_at: PagePosition | None = None
+    error_level: ErrorLevel | None = None
+    error_code: str | None = None
 
 
 def last_run_before(connection: Connection, task_id: int, attempt_no: int) -> LastRun:
     """How the attempt before this one ended; there is one if the task has a batch that this one did not commit."""
     run = ing_task_run.c
-    earlier = select(run.status_code, run.checkpoint).where(run.task_id == task_id, run.attempt_no < attempt_no)
+    columns = (run.status_code, run.checkpoint, run.stats)
+    earlier = select(*columns).where(run.task_id == task_id, run.attempt_no < attempt_no)
     ended = connection.execute(earlier.order_by(run.attempt_no.desc()).limit(1)).one()
-    return LastRun(RunStatus(ended.status_code), (ended.checkpoint or {}).get("afterBatch"))
+    stats = ended.stats or {}
+    # a run of an older version says where it failed, but not how
+    failed_at, level = stats.get("failedAt"), stats.get("errorLevel")
+    return LastRun(
+        RunStatus(ended.status_code),
+        (ended.checkpoint or {}).get("afterBatch"),
+        None if failed_at is None else PagePosition.from_json(failed_at),
+        None if level is None else ErrorLevel(level),
+        stats.get("errorCode"),
+    )
 
 
 def resume(
@@ -78,8 +98,8 @@ def resume(
 ) -> Progress:
     """Where a run begins: after the task's last committed batch, whichever run committed it.
 
-    From the slice's start if the token of the next page has expired or cannot be trusted, or if the run before came to
-    the end and lacked something.
+    From the slice's start if the next page's address has expired, cannot be trusted or was refused, or if the run
+    before came to the end and lacked something.
     """
     if last is None:
         return Progress(first_position(slice_spec))
@@ -98,6 +118,8 @@ def resume(
     if hint is None and last_run is not None and last_run.status is RunStatus.PARTIAL:
         # it came to its end and lacked something: whoever asks for it again wants that
         return replace(begin_again(slice_spec, progress), passes_of_this_run=1)
+    if progress.position is not None and _is_dead(progress.position, last_run):
+        return replace(begin_again(slice_spec, progress), passes_of_this_run=1)
     if hint is None or not hint["token"]:
         return progress
     has_expired = pagination.token_ttl is not None and now - last.committed_at > pagination.token_ttl
@@ -107,6 +129,24 @@ def resume(
     if has_expired or (last.before_token == hint["token"] and not was_stopped_here):
         return replace(begin_again(slice_spec, progress), passes_of_this_run=1)
     return progress
+
+
+def is_forgotten(position: PagePosition, error: ResponseError) -> bool:
+    """Whether the error may mean that the source no longer knows the address of a page, which it gave itself."""
+    return position.is_given_by_source and error.code in _FORGOTTEN
+
+
+def _is_dead(position: PagePosition, last_run: LastRun | None) -> bool:
+    """Whether to go on at this page would end as the run before did: the window would stay where it is for ever.
+
+    That run was refused there, or given up for what the source said of this very page. Or it had begun again for such a
+    reason, and failed before its first page was stored.
+    """
+    if last_run is None or last_run.failed_at is None or not position.is_given_by_source:
+        return False
+    is_refused = last_run.error_level in (ErrorLevel.REQUEST, ErrorLevel.FATAL)
+    is_given_up = last_run.status is RunStatus.PARTIAL and last_run.error_code in _ABOUT_THE_PAGE
+    return is_refused or is_given_up or last_run.failed_at != position
 
 
 def begin_again(slice_spec: Mapping[str, Any], progress: Progress) -> Progress:
@@ -177,8 +217,15 @@ def checkpoint(progress: Progress) -> dict[str, Any] | None:
     return {"afterBatch": progress.batch_no, "nextHint": progress.position.as_json()}
 
 
-def run_stats(progress: Progress, *, is_failed: bool = False) -> dict[str, Any]:
-    """What a run leaves behind; one that failed also says which page it asked for, so that it can be replayed."""
+def run_stats(progress: Progress, *, error: ResponseError | None = None) -> dict[str, Any]:
+    """What a run leaves behind.
+
+    One that failed with this error also says which page it asked for, so that it can be replayed, and how it failed.
+    """
     observed = None if progress.observed_max is None else instant_text(progress.observed_max)
-    failed_at = {"failedAt": progress.position.as_json()} if is_failed and progress.position is not None else {}
-    return {**progress.counts, "pagesVisited": progress.batches_of_this_run, "observedMax": observed, **failed_at}
+    stats: dict[str, Any] = {**progress.counts, "pagesVisited": progress.batches_of_this_run, "observedMax": observed}
+    if error is not None:
+        stats |= {"errorLevel": error.level, "errorCode": error.code}
+        if progress.position is not None:
+            stats["failedAt"] = progress.position.as_json()
+    return stats

@@ -71,10 +71,16 @@ class TaskEnds:
         self.watch.note(partition, seen, self.clock(), full=spec.max_concurrent_slices)
 
     def end(
-        self, status: TaskStatus, progress: Progress, code: str | None, error: str | None, *, is_failed: bool = False
+        self,
+        status: TaskStatus,
+        progress: Progress,
+        code: str | None,
+        error: str | None,
+        *,
+        failure: ResponseError | None = None,
     ) -> None:
-        """Ends the task for good, with this status. `is_failed`: a page could not be fetched."""
-        stats, now = run_stats(progress, is_failed=is_failed), self.clock()
+        """Ends the task for good, with this status. `failure` is why a page could not be fetched."""
+        stats, now = run_stats(progress, error=failure), self.clock()
         transact(
             self.engine,
             lambda connection: end_task(
@@ -105,7 +111,7 @@ class TaskEnds:
         status = TaskStatus.PARTIAL if error.level is ErrorLevel.TRANSIENT else TaskStatus.FAILED
         if error.level is ErrorLevel.FATAL:
             self._block(error)
-        self.end(status, progress, error.code, str(error), is_failed=True)
+        self.end(status, progress, error.code, str(error), failure=error)
         return status
 
     def _failed_before(self, connection: Connection) -> int:
@@ -133,7 +139,7 @@ class TaskEnds:
                 self.leased,
                 now=now,
                 not_before=not_before,
-                stats=run_stats(progress, is_failed=True),
+                stats=run_stats(progress, error=error),
                 error_code=error.code,
                 error=str(error),
             ),

@@ -36,6 +36,7 @@ from platform_defs.ingest.execution.progress import (
     LastRun,
     Progress,
     begin_again,
+    is_forgotten,
     items_with,
     last_run_before,
     missing_items,
@@ -52,8 +53,6 @@ from platform_defs.ingest.planning.slices import ids_of, split_slice
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan_slice, ing_task_run_batch
 
-# A source's word for a page token that it no longer knows; the slice then begins again from its window.
-EXPIRED_TOKEN = "TOKEN_EXPIRED"
 _log = logging.getLogger(__name__)
 
 
@@ -105,7 +104,8 @@ class TaskRun:
             try:
                 fetched = self._fetch(slice_spec, position)
             except ResponseError as error:
-                if error.code == EXPIRED_TOKEN and position.number > 1 and progress.passes_of_this_run < MAX_PASSES:
+                if is_forgotten(position, error) and progress.passes_of_this_run < MAX_PASSES:
+                    _log.warning("task %d begins again from its window: %s", self.leased.task_id, error)
                     progress = begin_again(slice_spec, progress)
                     continue
                 raise FetchFailed(error, progress) from error

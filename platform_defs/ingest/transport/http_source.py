@@ -16,10 +16,10 @@ from platform_defs.http_door.errors import Cancelled, DoorError, Exhausted, Held
 from platform_defs.http_door.policy import Passage, Redirects, RetryPolicy, Route, Timeouts
 from platform_defs.ingest.codes import AuthType, ErrorLevel
 from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.execution.progress import EXPIRED_TOKEN
 from platform_defs.ingest.execution.reading import check_body
 from platform_defs.ingest.execution.source import Fetched
 from platform_defs.ingest.execution.task_ends import CANCELLED
-from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
 from platform_defs.ingest.spec.model import CallSpec, RateSpec, RetrySpec, Spec
 from platform_defs.ingest.transport.credentials import Credential
 from platform_defs.ingest.transport.refusals import reason_given

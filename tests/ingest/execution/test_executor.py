@@ -29,8 +29,8 @@ from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint, why_not_asked
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.execution.leases import LEASE
+from platform_defs.ingest.execution.progress import EXPIRED_TOKEN
 from platform_defs.ingest.execution.task_ends import CANCELLED, LONGEST_WAIT, MAX_ATTEMPTS
-from platform_defs.ingest.execution.task_run import EXPIRED_TOKEN
 from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.slices import Estimate
