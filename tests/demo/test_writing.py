@@ -12,14 +12,14 @@ from sqlalchemy import Engine, delete, func, select
 
 from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import SourceType
-from platform_defs.access.tenants import Tenant, add_tenant
+from platform_defs.access.tenants import DEMO_TENANT, Tenant, add_tenant
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.life import disable_orphaned_subscriptions
 from platform_defs.connections import Stores
 from platform_defs.demo import story
 from platform_defs.demo.doors import Api, RunningPlatform, open_api
-from platform_defs.demo.lineage import JOBS, TABLES
+from platform_defs.demo.lineage import DASHBOARD, JOBS, TABLES
 from platform_defs.demo.removal import observed_by_nobody, remove_demo
 from platform_defs.demo.shop import Calendar
 from platform_defs.demo.state import DemoState, DemoStatus, begin, read_state, shop_file
@@ -30,6 +30,8 @@ from platform_defs.graph.text import graph_lines
 from platform_defs.ingest.registry.file import read_file as read_registry_file
 from platform_defs.ingest.registry.loading import load as load_registry
 from platform_defs.ingest.registry.presets import read_preset
+from platform_defs.lineage.query.names import resolve
+from platform_defs.lineage.query.walk import walk
 from platform_defs.settings import Settings
 from platform_defs.store.tables import metadata
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_running, metrics_task_log
@@ -127,6 +129,21 @@ def test_what_is_written_is_what_the_page_says(migrated: dict[str, Engine], tmp_
         assert late["missing"] == [story.RETURNS]
         nodes = api.get(f"/api/v1/runs/{state.chain_run}/nodes")
         assert len(nodes) == 6
+
+
+def test_a_column_of_the_dashboard_can_be_followed_back_to_the_shop(engine: Engine, tmp_path: Path) -> None:
+    with running(engine, tmp_path) as api:
+        write(engine, api, tmp_path, new_state(tmp_path))
+    with open_stores_of(Settings(home=tmp_path), engine) as stores:
+        graph = stores.graph.for_tenant(DEMO_TENANT.id)
+        found = walk(graph, resolve(graph, f"{TABLES[DASHBOARD].name}.revenue"), upstream=True, depth=9, limit=99)
+    assert {asset.name for asset in found.assets.values()} == {
+        "boards.sales_overview.revenue",
+        "marts.daily_sales.revenue",
+        "staging.orders.amount",
+        "raw.orders.amount",
+        "main.demo_orders.amount",
+    }
 
 
 def test_a_shop_whose_runs_have_not_ended_is_not_said_to_be_true(engine: Engine, tmp_path: Path) -> None:
