@@ -99,8 +99,8 @@ def _advance_backfill(engine: Engine, plan: Row[Any], spec: Spec, lineage: Linea
         ing_task.c.status_code == TaskStatus.SUCCEEDED,
     )
     specs = read(engine, lambda connection: connection.execute(done).scalars().all())
-    # slices that are ranges of ids share one window, which counts only when the plan is complete
-    windows = [window_of(each) for each in specs if "id" not in each["bounds"]]
+    # ranges of ids or of pages share one window, which counts only when the plan is complete
+    windows = [window_of(each) for each in specs if each["bounds"].keys() == {"time"}]
     complete = PlanStatus(plan.status_code) is PlanStatus.COMPLETED
     reached = plan.window_from if complete else contiguous_start(plan.window_to, windows)
     if reached == plan.window_to:

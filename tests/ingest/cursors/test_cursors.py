@@ -6,17 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Connection, Engine, select, update
 
-from platform_defs.ingest.codes import CursorType, Direction, Operation, PlanStatus
+from platform_defs.ingest.codes import CursorType, Direction, Operation, PlanStatus, TaskStatus
 from platform_defs.ingest.cursors import advance as advancing
 from platform_defs.ingest.cursors.advance import Advance, Lineage, advance_cursor, read_cursor
-from platform_defs.ingest.cursors.operations import advance_after, harvest_identity, read_watermark
+from platform_defs.ingest.cursors.operations import advance_after, harvest_identity, read_plan_cursor, read_watermark
+from platform_defs.ingest.ledger.completion import close_plan_if_done
 from platform_defs.ingest.planning.planner import PlannedWork
-from platform_defs.ingest.planning.slices import Estimate
+from platform_defs.ingest.planning.slices import PAGES_PER_PAGE_SLICE, Estimate
 from platform_defs.ingest.spec.model import Spec
-from platform_defs.store.engine import read
-from platform_defs.store.tables.ingest import ing_plan
+from platform_defs.store.engine import read, transact
+from platform_defs.store.tables.ingest import ing_plan, ing_task
 from platform_defs.store.tables.ingest_cursors import ing_cursor, ing_cursor_event
 from tests.ingest.planning.test_planner import BUSY, GRID, NOW, SPEC, end_tasks, plan, rows_of
 
@@ -129,6 +130,28 @@ def test_a_backfill_moves_backwards_in_its_own_namespace_and_leaves_the_watermar
     [cursor] = [row for row in rows_of(engine, ing_cursor) if row.operation_code == Operation.BACKFILL]
     assert cursor.normalized_instant == GRID.window(7).start
     assert rows_of(engine, ing_cursor_event)[-1].direction_code == Direction.BACKFILL
+
+
+def test_a_backfill_in_ranges_of_pages_moves_its_cursor_when_all_of_them_are_there(engine: Engine) -> None:
+    """Each range is of the whole window, and none of them alone is enough for it."""
+    window = replace(SPEC.window, supports_updated_since=False)
+    spec = replace(SPEC, operation=Operation.BACKFILL, window=window)
+    planned = plan(engine, spec, GRID.window(7), Estimate(pages=PAGES_PER_PAGE_SLICE + 1))
+    first, second = (task.id for task in rows_of(engine, ing_task))
+
+    def end(task_id: int, status: TaskStatus) -> tuple[PlanStatus, datetime | None]:
+        def work(connection: Connection) -> None:
+            connection.execute(update(ing_task).where(ing_task.c.id == task_id).values(status_code=status))
+            close_plan_if_done(connection, planned.plan_id)
+
+        transact(engine, work)
+        row = plan_row(engine, planned)
+        advance_after(engine, row, spec, NOW, lineage=Lineage(plan_id=planned.plan_id))
+        return PlanStatus(row.status_code), read_plan_cursor(engine, spec, planned.plan_id)
+
+    assert end(first, TaskStatus.SUCCEEDED) == (PlanStatus.READY, None)
+    assert end(second, TaskStatus.FAILED) == (PlanStatus.PARTIAL, None)
+    assert end(second, TaskStatus.SUCCEEDED) == (PlanStatus.COMPLETED, GRID.window(7).start)
 
 
 def test_an_expression_that_changes_leaves_the_watermark_where_it_is(engine: Engine) -> None:
