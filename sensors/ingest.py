@@ -37,7 +37,8 @@ from platform_defs.ingest.cursors.operations import read_plan_cursor, read_water
 from platform_defs.ingest.execution.blocks import list_blocks
 from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
-from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals, is_forgotten
+from platform_defs.ingest.ledger.forgotten import is_forgotten
+from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals
 from platform_defs.ingest.ledger.reports import mark_reported, unreported_plans
 from platform_defs.ingest.ledger.windows import was_begun, window_states
 from platform_defs.ingest.planning.harvest_requests import TRY_AGAIN_AFTER, windows_to_request

@@ -33,20 +33,23 @@ from platform_defs.ingest.execution.leases import (
     renew_leases,
 )
 from platform_defs.ingest.execution.page_fetching import CompiledSnapshot
-from platform_defs.ingest.execution.picking import Partition, is_blocked
+from platform_defs.ingest.execution.picking import Partition
 from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.task_ends import TaskEnds
 from platform_defs.ingest.execution.task_run import TaskRun
-from platform_defs.ingest.planning.planner import plan_spec, queue_pending_slices
+from platform_defs.ingest.execution.waiting import next_open_task, queue_pending
+from platform_defs.ingest.planning.planner import plan_spec
 from platform_defs.ingest.spec.model import Spec
 from platform_defs.store.engine import read, transact
 from platform_defs.store.errors import StoreUnavailable
-from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
+from platform_defs.store.tables.ingest import ing_plan
 
 # How often an executor with free threads looks for tasks.
 LOOK_S = 1.0
 # How often it asks whether a partition with trouble has a lower limit for the moment (health.py).
 LIMITS_S = 5.0
+# How often one that serves and has nothing to do asks for slices without a task, which takes longer the more there are.
+PENDING_S = 5.0
 # How long it waits for a database that does not answer: its tasks are left to their leases meanwhile.
 OUTAGE_S = 300.0
 _log = logging.getLogger(__name__)
@@ -93,8 +96,6 @@ class _Round:
     stop: _Stop
     running: dict[Future[TaskStatus | None], _Working] = field(default_factory=dict)
     ended: int = 0
-    # plans of tasks that ended here: slices of theirs may have waited for room in the queue
-    plans_seen: set[int] = field(default_factory=set)
     has_told_of_others: bool = False
     next_beat: float = field(default_factory=lambda: time.monotonic() + HEARTBEAT.total_seconds())
     next_look: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
@@ -151,9 +152,10 @@ class Executor:
     _snapshots: dict[int, tuple[CompiledSnapshot, Source]] = field(default_factory=dict, init=False)
     _limits: Mapping[Partition, int] = field(default_factory=dict, init=False)
     _look_at_limits: float = field(default=0.0, init=False)
+    _look_for_pending: float = field(default=0.0, init=False)
 
     def drain_plans(self, plan_ids: Sequence[int]) -> dict[int, PlanStatus]:
-        """Works until the plans are over or nothing of them can go on; others may help. Returns how they stand."""
+        """Works until the plans are over or nothing of them can go on soon; others may help. Returns how they stand."""
         self._work(plan_ids)
         return self._plan_states(plan_ids)
 
@@ -213,7 +215,6 @@ class Executor:
         for future in done:
             leased = running.pop(future).leased
             work.ended += 1
-            work.plans_seen.add(leased.plan_id)
             self.on_end(leased, future.result())
         self._do_less()
         if running and time.monotonic() >= work.next_look:
@@ -264,43 +265,27 @@ class Executor:
         """Whether something of the plans may still become due: others work on it, it waits, or it has no task yet.
 
         What waits for an operator to unblock its endpoint is not waited for. Who works on everything takes only what is
-        due, but also gives tasks to slices that had none: the run that planned them may be dead.
+        due, but also gives tasks to slices that had none.
         """
-        plan_ids = work.plan_ids
-        pending = self._pending(list(work.plans_seen) if plan_ids is None else plan_ids)
-        if sum(queue_pending_slices(self.engine, plan_id, self.clock()) for plan_id in pending):
+        if self._queue_pending(work):
             return True
-        if plan_ids is None:
-            return False
-        task = ing_task.c
-        # those that somebody works on first: none of them is ours, because nothing of ours runs
-        open_tasks = (
-            select(task.id, task.lease_owner, task.leased_until)
-            .where(
-                task.plan_id.in_(plan_ids),
-                task.status_code.in_([TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING]),
-                ~((task.status_code == TaskStatus.QUEUED) & is_blocked()),
-            )
-            .order_by(task.leased_until.desc())
-            .limit(1)
-        )
-        found = read(self.engine, lambda connection: connection.execute(open_tasks).one_or_none())
+        found = None if work.plan_ids is None else next_open_task(self.engine, work.plan_ids)
         if found is None:
             return False
         if found.lease_owner is not None and not work.has_told_of_others:
             work.has_told_of_others = True
             told = "another executor works on task %d: waiting for it; if it is dead, its lease ends at %s UTC"
-            _log.warning(told, found.id, f"{found.leased_until:%F %T}")
+            _log.warning(told, found.task_id, f"{found.leased_until:%F %T}")
         if not self.cancel.is_set():
             self.cancel.wait(LOOK_S)
         return True
 
-    def _pending(self, plan_ids: Sequence[int]) -> list[int]:
-        if not plan_ids:
-            return []
-        piece = ing_plan_slice.c
-        query = select(piece.plan_id).where(piece.plan_id.in_(plan_ids), piece.status_code == "PENDING").distinct()
-        return list(read(self.engine, lambda connection: connection.execute(query).scalars().all()))
+    def _queue_pending(self, work: _Round) -> bool:
+        """Whether slices that had no task were given one; who serves and has nothing to do looks less often."""
+        if work.plan_ids is None and not work.ended and time.monotonic() < self._look_for_pending:
+            return False
+        self._look_for_pending = time.monotonic() + PENDING_S
+        return queue_pending(self.engine, work.plan_ids, self.clock()) > 0
 
     def _execute(self, leased: LeasedTask, stop: threading.Event) -> TaskStatus | None:
         try:

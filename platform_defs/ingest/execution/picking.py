@@ -40,17 +40,18 @@ class PickedTask(NamedTuple):
     params: Mapping[str, Any] | None
 
 
-def is_blocked() -> ColumnElement[bool]:
-    """SQL: an operator has to unblock the task's endpoint, or to make its source active, first."""
+def is_blocked(of: Any = _task) -> ColumnElement[bool]:
+    """SQL: an operator has to unblock the endpoint of a task, or to make its source active, first.
+
+    `of` are the columns of tasks, or of plans.
+    """
     block, source = ing_endpoint_block.c, reg_provenance.c
     refused = (
         select(block.provenance_code)
-        .where(block.provenance_code == _task.provenance_code, block.endpoint_name == _task.endpoint_name)
+        .where(block.provenance_code == of.provenance_code, block.endpoint_name == of.endpoint_name)
         .exists()
     )
-    paused = (
-        select(source.id).where(source.provenance_code == _task.provenance_code, source.is_active == false()).exists()
-    )
+    paused = select(source.id).where(source.provenance_code == of.provenance_code, source.is_active == false()).exists()
     return or_(refused, paused)
 
 

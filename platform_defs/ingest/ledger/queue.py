@@ -1,12 +1,11 @@
-"""How the queue of tasks stands: what waits, what is worked on, and what nobody works on."""
+"""How the queue of tasks stands: what waits, what is worked on, and in which buckets somebody asked for records."""
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import Engine, func, select
 
 from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
-from platform_defs.ingest.execution.picking import is_blocked
 from platform_defs.store.engine import ATTEMPTS, read
 from platform_defs.store.tables.ingest import ing_plan, ing_signal, ing_task
 
@@ -15,33 +14,6 @@ QueueKey = tuple[str, str, str, str]
 OPEN_STATES = (TaskStatus.QUEUED, TaskStatus.DISPATCHED, TaskStatus.EXECUTING)
 # Nobody works on these until their window or bucket, which is not complete, is asked for again.
 GIVEN_UP = (TaskStatus.FAILED, TaskStatus.PARTIAL)
-
-
-def is_forgotten(engine: Engine, now: datetime, *, waiting_for: timedelta) -> bool:
-    """Whether a task has been due for that long while nobody works on any task of its source and endpoint."""
-    busy = ing_task.alias("busy")
-    worked_on = (
-        select(busy.c.id)
-        .where(
-            busy.c.provenance_code == ing_task.c.provenance_code,
-            busy.c.endpoint_name == ing_task.c.endpoint_name,
-            busy.c.status_code.in_([TaskStatus.DISPATCHED, TaskStatus.EXECUTING]),
-            busy.c.leased_until >= now,
-        )
-        .exists()
-    )
-    query = (
-        select(ing_task.c.id)
-        .where(
-            ing_task.c.status_code.in_(OPEN_STATES),
-            func.coalesce(ing_task.c.leased_until, ing_task.c.scheduled_at) < now - waiting_for,
-            ing_task.c.scheduled_at < now - waiting_for,
-            ~is_blocked(),
-            ~worked_on,
-        )
-        .limit(1)
-    )
-    return read(engine, lambda connection: connection.execute(query).first()) is not None
 
 
 def count_tasks(engine: Engine, *, attempts: int = ATTEMPTS) -> Mapping[QueueKey, int]:
