@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from platform_defs.lineage.extract.compute.sql import MAX_NESTING, MAX_SQL_LENGTH, Schemas, column_outputs, same_table
+from platform_defs.lineage.extract.compute.sql import MAX_NESTING, MAX_SQL_LENGTH, column_outputs
+from platform_defs.lineage.extract.compute.sql_columns import Schemas, same_table
 
 KNOWN: Schemas = ((("s", "a"), ("id", "X")), (("s", "b"), ("id", "y")))
 

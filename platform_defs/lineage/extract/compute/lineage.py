@@ -9,9 +9,9 @@ from platform_defs.canonical import canonical_hash
 from platform_defs.lineage.events import Dataset, Event, EventKind, facet_of
 from platform_defs.lineage.extract.columns import column_names, is_deleted, schema_columns
 from platform_defs.lineage.extract.compute.column_lineage import ColumnSources, edge_props, read_column_lineage
-from platform_defs.lineage.extract.compute.engines import dialect_of, engine_of, parser_dialect
-from platform_defs.lineage.extract.compute.names import LogicalTables, sql_name
-from platform_defs.lineage.extract.compute.sql import Output, column_outputs, same_table
+from platform_defs.lineage.extract.compute.engines import dialect_of, engine_of
+from platform_defs.lineage.extract.compute.names import LogicalTables
+from platform_defs.lineage.extract.compute.sql_lineage import sources_of_sql
 from platform_defs.lineage.extract.facts_builder import ExtractedFacts, FactsBuilder
 from platform_defs.lineage.facts import (
     SPEAKER,
@@ -210,7 +210,7 @@ def _column_sources(builder: FactsBuilder, event: Event, tables: LogicalTables) 
             sources |= read_column_lineage(table, facet, tables)
     text = sql_text(event)
     if not has_facet and text is not None and event.inputs and event.outputs:
-        return _sources_of_sql(event, text, tables)
+        return sources_of_sql(event, text, tables)
     return sources
 
 
@@ -222,46 +222,3 @@ def _forget_column_lineage(builder: FactsBuilder, table: Ref, dataset: Dataset, 
         return
     for name in dict.fromkeys([*fields, *column_names(dataset)]):
         builder.add(LinkSet(Ref("column", (*table.name, name)), _DERIVES, ()))
-
-
-def _sources_of_sql(event: Event, text: str, tables: LogicalTables) -> ColumnSources:
-    """The column lineage in the SQL text, between tables that the event has as inputs and outputs."""
-    inputs = {tables.of(dataset): _columns_of(dataset) for dataset in event.inputs}
-    outputs = {tables.of(dataset): _columns_of(dataset) for dataset in event.outputs}
-    schemas = tuple((sql_name(table), tuple(columns.values())) for table, columns in inputs.items())
-    sources: ColumnSources = {}
-    for output in column_outputs(text, parser_dialect(event), schemas):
-        table = _target(output, list(outputs))
-        if table is None:
-            continue
-        column = Ref("column", (*table.name, _output_column(output, outputs[table])))
-        for source in output.sources:
-            origin = _find_table(source.table, list(inputs))
-            if origin is not None:
-                name = inputs[origin].get(source.column.lower(), source.column)
-                key = (column, Ref("column", (*origin.name, name)))
-                sources.setdefault(key, []).append({"type": "DIRECT", "subtype": source.subtype})
-    return sources
-
-
-def _columns_of(dataset: Dataset) -> dict[str, str]:
-    """The names of the dataset's columns by their lower-case form."""
-    return {name.lower(): name for name in column_names(dataset)}
-
-
-def _output_column(output: Output, columns: dict[str, str]) -> str:
-    """The output column's name. An INSERT that lists no columns fills by position; else the name in the text counts."""
-    spelled = columns.get(output.column.lower())
-    if spelled is not None or output.named or not output.target or output.width != len(columns):
-        return spelled or output.column
-    return list(columns.values())[output.position]
-
-
-def _target(output: Output, tables: Sequence[Ref]) -> Ref | None:
-    """The output table. If the event has only one, the text filled it, even if the text spells its name differently."""
-    return (_find_table(output.target, tables) if output.target else None) or (tables[0] if len(tables) == 1 else None)
-
-
-def _find_table(written: tuple[str, ...], tables: Sequence[Ref]) -> Ref | None:
-    found = [table for table in tables if same_table(written, sql_name(table))]
-    return found[0] if len(found) == 1 else None
