@@ -4,9 +4,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from platform_defs.connections import open_database
-from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.graph.open import open_graph
-from platform_defs.graph.port import Graph
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.create_database import ensure_database
@@ -28,17 +26,10 @@ def upgrade_stores(settings: Settings) -> UpgradeReport:
         closing(open_graph(settings, engine)) as graph,
     ):
         if settings.graph_url != "embedded":
-            _require_graph(graph)
+            # Fails at once and before anything is migrated; the schema alone would be tried again for seconds.
+            graph.ping()
         # after the graph has answered: a start that fails leaves no database that nobody was told of
         created = ensure_database(settings.database_url)
         applied = migrate.upgrade(engine)
         graph.ensure_schema()
         return UpgradeReport(created, applied, migrate.current_revision(engine))
-
-
-def _require_graph(graph: Graph) -> None:
-    """Fails at once and before anything is migrated; the schema alone would be tried again for seconds."""
-    try:
-        graph.ping()
-    except GraphUnavailable as error:
-        raise GraphUnavailable(f"{error}; start it, or mend PLATFORM_GRAPH_URL") from error

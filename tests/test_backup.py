@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,18 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from platform_defs.access.keys import verify_key
 from platform_defs.graph.neo4j import Neo4jGraph
 from platform_defs.store.engine import open_engine
 from tests.conftest import dropped_databases, server_url
 from tests.graph.conftest import UNHURRIED, random_tenant
 from tests.needs import ROOT, require
 from tests.pages import read_blocks
+from tests.test_cli import run
 
 SERVERS = (
     pytest.param("mysql", marks=pytest.mark.needs("mysql", "mysqldump", "neo4j", "time")),
     pytest.param("mariadb", marks=pytest.mark.needs("mariadb", "mariadb-dump", "time")),
 )
-MODELS = ROOT / "docs" / "examples" / "models.yaml"
+MODELS, CHAINS = (ROOT / "docs" / "examples" / name for name in ("models.yaml", "chains.yaml"))
 # a run of Dagster's own, and what one finds of it later
 WRITE = """
 from dagster import DagsterInstance
@@ -102,7 +105,7 @@ def test_servers_that_were_dumped_and_lost_are_as_before_after_the_restore(opera
     dagster = operator.sh(f"python -c '{prepare} print(dagster_instance.environment(Settings.load()))'")
     in_dagster = {str(name): str(value) for name, value in json.loads(dagster.replace("'", '"')).items()}
     operator.sh(f"python -c '{WRITE}'", **in_dagster)
-    post_events(operator, tenant)
+    post_events(operator.variables["PLATFORM_DB_URL"], operator.variables.get("PLATFORM_GRAPH_URL"), tenant)
     looks = f"""platform tenants list; platform keys list --json; platform models list --json
         platform registry show crossref --json; platform lineage graph --tenant {tenant}
         cat "$PLATFORM_HOME/webhook.key" """
@@ -134,7 +137,42 @@ def test_servers_that_were_dumped_and_lost_are_as_before_after_the_restore(opera
         opened.close()
 
 
-def post_events(operator: Operator, tenant: int) -> None:
+def test_a_home_that_was_backed_up_and_lost_is_as_before_after_its_restore(tmp_path: Path) -> None:
+    """By the commands of docs/operations.md."""
+    home = tmp_path / "home"
+    run("db", "upgrade", home=home)
+    run("tenants", "add", "7", "t7", "Somebody", home=home)
+    key = run("keys", "issue", "spark", "--scopes", "lineage:write", "--tenant", "7", home=home).stdout.strip()
+    run("registry", "load", "preset:crossref", home=home)
+    run("models", "load", str(MODELS), home=home)
+    run("chains", "load", str(CHAINS), home=home)
+    post_events(f"sqlite:///{home}/platform.db", None, tenant=7)
+    (home / "webhook.key").write_text("a key that secrets are encrypted with")
+    looks = [
+        *(("tenants", "list"), ("keys", "list", "--json"), ("registry", "show", "crossref", "--json")),
+        *(("models", "list", "--json"), ("chains", "list", "--json"), ("lineage", "graph", "--tenant", "7")),
+    ]
+    before = [run(*look, home=home).stdout for look in looks]
+    for printed, expected in zip(
+        before, ("Somebody", "spark", "crossref", "MODEL-01", "nightly", "mart.sales"), strict=True
+    ):
+        assert expected in printed
+    page = (ROOT / "docs" / "operations.md").read_text()
+    backup, restore = re.findall(r"^(?:tar|mkdir).*backup\.tar\.gz.*$", page, re.MULTILINE)
+    variables = os.environ | {"PLATFORM_HOME": str(home)}
+    subprocess.run(["bash", "-ec", backup], cwd=tmp_path, env=variables, check=True)
+    shutil.rmtree(home)
+    assert "no platform in" in run("tenants", "list", home=home).stderr
+    subprocess.run(["bash", "-ec", restore], cwd=tmp_path, env=variables, check=True)
+    assert "up to date" in run("db", "upgrade", home=home).stdout
+    assert [run(*look, home=home).stdout for look in looks] == before
+    engine = open_engine(f"sqlite:///{home}/platform.db")
+    assert verify_key(engine, key).name == "spark"
+    assert (home / "webhook.key").read_text() == "a key that secrets are encrypted with"
+    engine.dispose()
+
+
+def post_events(database: str, graph_url: str | None, tenant: int) -> None:
     """Without the API: what it would do with the events of docs/examples."""
     from platform_defs.access.principal import Principal, SourceType
     from platform_defs.access.tenants import Tenant
@@ -143,9 +181,8 @@ def post_events(operator: Operator, tenant: int) -> None:
     from platform_defs.lineage.intake.known_tenants import KnownTenants
     from platform_defs.lineage.sink.opening import open_committer
 
-    engine = open_engine(operator.variables["PLATFORM_DB_URL"])
-    url = operator.variables.get("PLATFORM_GRAPH_URL")
-    graph = Neo4jGraph(url, timeouts=UNHURRIED) if url else EmbeddedGraph.on(engine)
+    engine = open_engine(database)
+    graph = Neo4jGraph(graph_url, timeouts=UNHURRIED) if graph_url else EmbeddedGraph.on(engine)
     committer = open_committer(engine, graph)
     source = Principal("key", "spark", frozenset(), SourceType.COMPUTE, Tenant(tenant, f"t{tenant}", "Somebody"))
     events = json.loads((ROOT / "docs" / "examples" / "lineage.json").read_text())

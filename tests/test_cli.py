@@ -1,10 +1,7 @@
 """The command line as its user meets it: help everywhere, one line for an error, exit codes that programs trust."""
 
 import errno
-import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 import uuid
@@ -16,7 +13,6 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
-from platform_defs.access.keys import verify_key
 from platform_defs.cli import COMMANDS, cli
 from platform_defs.connections import explain
 from platform_defs.errors import SettingsError
@@ -298,83 +294,7 @@ def test_from_nothing_to_a_key(tmp_path: Path) -> None:
     assert issued.stdout.strip() not in run("keys", "list", home=tmp_path).stdout
 
 
-@pytest.mark.parametrize("left_by_a_kill", [False, True])
-def test_a_selfcheck_of_what_does_not_run_says_so_and_still_asks_the_stores(
-    tmp_path: Path, left_by_a_kill: bool
-) -> None:
-    run("db", "upgrade", home=tmp_path)
-    if left_by_a_kill:
-        with subprocess.Popen(["true"]) as gone:
-            gone.wait()
-        write_up(tmp_path, pid=gone.pid)
-    done = run("selfcheck", home=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"platform: nothing is running in {tmp_path}; `platform up` starts it\n",
-    )
-    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
-        ["part", "state"],
-        ["database", "ok"],
-        ["graph", "ok"],
-    ]
-
-
-def test_a_selfcheck_of_a_platform_that_is_starting_does_not_call_it_healthy(tmp_path: Path) -> None:
-    run("db", "upgrade", home=tmp_path)
-    (tmp_path / "up.lock").write_text(str(os.getpid()))
-    done = run("selfcheck", home=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "platform: selfcheck failed: api, ui, daemon, runner\n")
-    assert re.search(r"^api +FAILED +- +`platform up` is not ready yet$", done.stdout, re.MULTILINE), done.stdout
-
-
-def test_a_selfcheck_names_every_part_that_does_not_answer(tmp_path: Path) -> None:
-    run("db", "upgrade", home=tmp_path)
-    write_up(tmp_path, pid=os.getpid())
-    done = run("selfcheck", "--json", home=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "platform: selfcheck failed: api, ui, daemon, runner\n")
-    found = json.loads(done.stdout)
-    assert (found["ok"], found["home"]) == (False, str(tmp_path))
-    assert {part["name"]: part["ok"] for part in found["parts"]} == {
-        **{"database": True, "graph": True},
-        **dict.fromkeys(("api", "ui", "daemon", "runner"), False),
-    }
-    details = {part["name"]: part["detail"] for part in found["parts"]}
-    assert details["api"] == "http://127.0.0.1:1/readyz does not answer yet"
-    assert details["runner"] == "no runner is alive"
-
-
 def test_the_shell_completes_commands(tmp_path: Path) -> None:
     asked = {"_PLATFORM_COMPLETE": "bash_complete", "COMP_WORDS": "platform keys i", "COMP_CWORD": "2"}
     assert run(home=tmp_path, **asked).stdout == "plain,issue\n"
     assert "complete -o nosort" in run(home=tmp_path, _PLATFORM_COMPLETE="bash_source").stdout
-
-
-def test_a_home_that_was_backed_up_and_lost_is_as_before_after_its_restore(tmp_path: Path) -> None:
-    """By the commands of docs/operations.md."""
-    home = tmp_path / "home"
-    run("db", "upgrade", home=home)
-    run("tenants", "add", "7", "acme", "Acme Inc.", home=home)
-    key = run("keys", "issue", "spark", "--scopes", "lineage:write", "--tenant", "7", home=home).stdout.strip()
-    run("registry", "load", "preset:crossref", home=home)
-    (home / "webhook.key").write_text("a key that secrets are encrypted with")
-    looks = [("tenants", "list"), ("keys", "list", "--json"), ("registry", "show", "crossref", "--json")]
-    before = [run(*look, home=home).stdout for look in looks]
-    assert all(before)
-    page = (ROOT / "docs" / "operations.md").read_text()
-    backup, restore = re.findall(r"^(?:tar|mkdir).*backup\.tar\.gz.*$", page, re.MULTILINE)
-    variables = os.environ | {"PLATFORM_HOME": str(home)}
-    subprocess.run(["bash", "-ec", backup], cwd=tmp_path, env=variables, check=True)
-    shutil.rmtree(home)
-    assert "no platform in" in run("tenants", "list", home=home).stderr
-    subprocess.run(["bash", "-ec", restore], cwd=tmp_path, env=variables, check=True)
-    assert "up to date" in run("db", "upgrade", home=home).stdout
-    assert [run(*look, home=home).stdout for look in looks] == before
-    engine = open_engine(f"sqlite:///{home}/platform.db")
-    assert verify_key(engine, key).name == "spark"
-    assert (home / "webhook.key").read_text() == "a key that secrets are encrypted with"
-    engine.dispose()
-
-
-def write_up(home: Path, *, pid: int) -> None:
-    up = {"api": "http://127.0.0.1:1", "ui": "http://127.0.0.1:2", "demo_key": None, "pids": {"api": pid}}
-    (home / "up.json").write_text(json.dumps(up))

@@ -34,8 +34,9 @@ def command(as_json: bool, timeout: float) -> None:
             for part in found.parts
         ]
         print_table(("part", "state", "answered in", "detail"), rows)
+    broken = ", ".join(part.name for part in found.parts if not part.ok)
     if not found.running:
-        raise PlatformError(f"nothing is running in {settings.home}; `platform up` starts it")
-    if not found.ok:
-        broken = ", ".join(part.name for part in found.parts if not part.ok)
+        first = f" once these are mended: {broken}" if broken else ""
+        raise PlatformError(f"nothing is running in {settings.home}; `platform up` starts it{first}")
+    if broken:
         raise PlatformError(f"selfcheck failed: {broken}")

@@ -31,6 +31,8 @@ class GraphAccessDenied(GraphError):
 class GraphUnavailable(GraphError):
     """The graph server does not answer in time."""
 
+    advice = "start it, or mend PLATFORM_GRAPH_URL"
+
 
 class GraphLost(GraphUnavailable):
     """There is no connection to the graph server."""
