@@ -1,5 +1,6 @@
 """Leases: which executor works on which task, so that none is worked on twice and none is forgotten."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,6 +10,15 @@ from sqlalchemy import Connection, Engine, and_, bindparam, insert, select, upda
 
 from platform_defs.ingest.codes import RunStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
+from platform_defs.ingest.execution.deaths import (
+    EXECUTOR_DIED,
+    LEASE_RAN_OUT,
+    MAX_DEATHS,
+    SUSPECTED_FROM,
+    Deaths,
+    read_deaths,
+    works_on_suspect,
+)
 from platform_defs.ingest.execution.picking import LEASED, Partition, PickedTask, pick_tasks
 from platform_defs.ingest.ledger.completion import close_plan_if_done
 from platform_defs.store.driver import Prepared
@@ -17,7 +27,10 @@ from platform_defs.store.tables.ingest import ing_task, ing_task_run
 
 LEASE = timedelta(seconds=60)
 HEARTBEAT = timedelta(seconds=15)
+# When a task is looked at again that its executor does not begin, because it works on another suspected one.
+SUSPECT_WAITS = timedelta(seconds=5)
 _task = ing_task.c
+_log = logging.getLogger(__name__)
 _HELD = Prepared(
     select(
         *(_task.lease_owner, _task.status_code, _task.retry_count, _task.expr_hash, _task.schedule_instance_id),
@@ -71,10 +84,11 @@ def lease_tasks(
     """Takes up to `limit` tasks that wait, urgent ones first, fairly between partitions; begins a run for each.
 
     Leases that ran out return to the queue in the same transaction. `plan_ids` limits the choice to these plans,
-    `lowered` the tasks of a partition that run at a time.
+    `lowered` the tasks of a partition that run at a time. Tasks of which executors die again and again are given up
+    here, and none that may be such a one is begun beside another: see deaths.py.
     """
 
-    def take(connection: Connection) -> list[LeasedTask]:
+    def take(connection: Connection) -> tuple[int, list[LeasedTask]]:
         picked = pick_tasks(
             connection,
             owner,
@@ -85,9 +99,14 @@ def lease_tasks(
             plan_ids=plan_ids,
             lowered=lowered or {},
         )
-        return [_begin_run(connection, task, owner, now) for task in picked]
+        begun = [_begin_run(connection, task, owner, now) for task in picked]
+        return len(picked), [each for each in begun if each is not None]
 
-    return transact(engine, take)
+    while True:
+        picked, leased = transact(engine, take)
+        # if all that was picked was given up or left for later, others may be due
+        if leased or not picked:
+            return leased
 
 
 def renew_leases(engine: Engine, owner: str, task_ids: Sequence[int], now: datetime, lease: timedelta = LEASE) -> None:
@@ -181,13 +200,54 @@ def put_back(
     return None
 
 
-def _begin_run(connection: Connection, task: PickedTask, owner: str, now: datetime) -> LeasedTask:
-    """Writes the run of a new attempt; a run that a dead executor left open is closed as failed."""
+def _begin_run(connection: Connection, task: PickedTask, owner: str, now: datetime) -> LeasedTask | None:
+    """Writes the run of a new attempt; None if the task is not begun, because executors have died of it."""
+    deaths = read_deaths(connection, task.task_id) if task.attempt_no > 1 else None
+    if deaths is None:
+        return _add_run(connection, task, owner, now)
+    is_over = deaths.count >= MAX_DEATHS
+    is_suspected = deaths.count >= SUSPECTED_FROM and not is_over
+    if is_suspected and works_on_suspect(connection, owner, besides=task.task_id):
+        _leave_for_later(connection, task, deaths, now)
+        return None
+    _close_abandoned(connection, task, deaths, now)
+    leased = _add_run(connection, task, owner, now)
+    if not is_over:
+        _log.warning("task %d: %s", task.task_id, deaths)
+        return leased
+    _log.error("task %d is given up: %s", task.task_id, deaths)
+    end_task(connection, leased, TaskStatus.FAILED, now=now, stats={}, error_code=EXECUTOR_DIED, error=str(deaths))
+    return None
+
+
+def _leave_for_later(connection: Connection, task: PickedTask, deaths: Deaths, now: datetime) -> None:
+    """Puts a task back as if it had not been picked. The run that its dead executor left stays open, and tells why."""
+    values = {
+        "status_code": TaskStatus.QUEUED,
+        "scheduled_at": now + SUSPECT_WAITS,
+        "lease_owner": None,
+        "leased_until": None,
+        "lease_count": _task.lease_count - 1,
+        "retry_count": _task.retry_count - 1,
+        **_why(deaths),
+    }
+    connection.execute(update(ing_task).where(_task.id == task.task_id).values(values))
+
+
+def _close_abandoned(connection: Connection, task: PickedTask, deaths: Deaths, now: datetime) -> None:
+    """Ends the run that a dead executor left open; from the first death on the task says what has happened to it."""
     run = ing_task_run.c
-    if task.attempt_no > 1:
-        abandoned = and_(run.task_id == task.task_id, run.status_code == RunStatus.RUNNING)
-        values = {"status_code": RunStatus.FAILED, "finished_at": now, "error": "its executor let the lease run out"}
-        connection.execute(update(ing_task_run).where(abandoned).values(values))
+    abandoned = and_(run.task_id == task.task_id, run.status_code == RunStatus.RUNNING)
+    values = {"status_code": RunStatus.FAILED, "finished_at": now, "error": LEASE_RAN_OUT}
+    connection.execute(update(ing_task_run).where(abandoned).values(values))
+    connection.execute(update(ing_task).where(_task.id == task.task_id).values(_why(deaths)))
+
+
+def _why(deaths: Deaths) -> dict[str, str]:
+    return {"last_error_code": EXECUTOR_DIED, "last_error_msg": str(deaths)}
+
+
+def _add_run(connection: Connection, task: PickedTask, owner: str, now: datetime) -> LeasedTask:
     bounds = (task.params or {}).get("bounds", {}).get("time")
     row = {
         "task_id": task.task_id,
