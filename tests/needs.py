@@ -9,6 +9,9 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+
 ROOT = Path(__file__).resolve().parent.parent
 SERVERS = ROOT / ".services"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -32,6 +35,17 @@ def _server(name: str, default_port: int) -> str | Absent:
             return url
     except OSError as error:
         return Absent(f"{name} at {parts.hostname}:{parts.port} does not answer ({error}): `make services`")
+
+
+def _mysql_socket() -> str | Absent:
+    """Where the server listens beside its port, if that is on this machine: a server in a container has its own."""
+    if isinstance(url := find("mysql"), Absent):
+        return url
+    engine = create_engine(make_url(url).set(drivername="mysql+mysqlconnector", database=None))
+    with engine.connect() as connection:
+        found = str(connection.execute(text("SELECT @@socket")).scalar())
+    engine.dispose()
+    return found if Path(found).is_socket() else Absent(f"MySQL's socket {found} is not on this machine")
 
 
 def _chromium() -> str | Absent:
@@ -87,6 +101,8 @@ def find(name: str) -> str | Absent:
     match name:
         case "mysql" | "mariadb":
             return _server(name, 3306)
+        case "mysql socket":
+            return _mysql_socket()
         case "neo4j":
             return _server(name, 7687)
         case "postgres":
