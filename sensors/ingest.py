@@ -38,7 +38,7 @@ from platform_defs.ingest.execution.blocks import list_blocks
 from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.ingest.ledger.forgotten import is_forgotten
-from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals
+from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals, waits_until
 from platform_defs.ingest.ledger.reports import mark_reported, unreported_plans
 from platform_defs.ingest.ledger.windows import was_begun, window_states
 from platform_defs.ingest.planning.harvest_requests import TRY_AGAIN_AFTER, windows_to_request
@@ -78,12 +78,15 @@ def plan_due_windows(
     Only for assets that are `loaded`: one request for an asset or a partition that Dagster does not know, because the
     Registry has changed a moment ago, would stop those of all other endpoints.
     """
-    now, asked = datetime.now(UTC), 0
+    now, asked, later = datetime.now(UTC), 0, ""
     with DatabaseResource().open() as engine:
         blocked = {(block.provenance_code, block.endpoint_name) for block in list_blocks(engine)}
         for operation, requests_of in ((Operation.HARVEST, _harvest_requests), (Operation.UPDATE, _signal_requests)):
             for spec in _specs(engine, now, operation):
                 if (spec.provenance_code, spec.endpoint_name) in blocked or not _is_loaded(spec, loaded):
+                    continue
+                if (until := waits_until(engine, *_names(spec), now)) is not None:
+                    later += f"; {endpoint_tag(*_names(spec))} waits until {until:%F %T} UTC, as its source demands"
                     continue
                 for request in requests_of(context.instance, engine, spec, now):
                     asked += 1
@@ -93,7 +96,7 @@ def plan_due_windows(
             f"; {code}/{endpoint} is blocked until `platform ingest unblock {code} {endpoint}`"
             for code, endpoint in sorted(blocked)
         )
-        yield SkipReason(f"no window is due, or a run is at work on it; no record was asked for{waiting}")
+        yield SkipReason(f"no window is due, or a run is at work on it; no record was asked for{later}{waiting}")
 
 
 def keep_ingest_going(context: SensorEvaluationContext) -> SkipReason:

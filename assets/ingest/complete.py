@@ -28,7 +28,12 @@ AGAIN = {
     Operation.BACKFILL: "Materialise what failed and is missing: nothing else tries a backfill's window again.",
     Operation.UPDATE: "Materialise it again; records that somebody asked for are tried again after 15 minutes.",
 }
-WAIT = "It is under way: its run says how far it is, and what nobody works on is taken up within a minute or two."
+WAIT = (
+    "It is under way: its run says how far it is, and what nobody works on is taken up within a minute or two, or when"
+    " its source may be asked again."
+)
+# Of a run that ends before its partition is complete, because its source may not be asked for hours.
+GOES_ON = "What waits is fetched by itself when it is due, and its partition is materialised then."
 # What to do about one that somebody cancelled.
 BEGIN_ANEW = "It stays cancelled until somebody materialises it, which begins it anew."
 

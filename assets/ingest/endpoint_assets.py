@@ -14,7 +14,7 @@ from dagster import (
     op,
 )
 
-from assets.ingest.complete import AGAIN, BEGIN_ANEW
+from assets.ingest.complete import AGAIN, BEGIN_ANEW, GOES_ON
 from assets.ingest.names import GROUP, PLAN_TAG, asset_key, plan_tag_of
 from assets.ingest.partitions import bucket_partitions, partition_key, window_partitions
 from assets.ingest.reports import materialization, partition_of
@@ -135,11 +135,16 @@ def _fail_if_incomplete(environment: IngestEnvironment, spec: Spec, results: Seq
     if not missing:
         return
     reasons = "; ".join(f"{partition_of(each.report, spec)}: {_reason(each)}" for each in missing[:10])
-    is_cancelled = all(each.report.status is PlanStatus.CANCELLED for each in missing)
-    advice = BEGIN_ANEW if is_cancelled else AGAIN[spec.operation]
-    advice = why_not_asked(environment.engine, spec.provenance_code, spec.endpoint_name) or advice
+    advice = why_not_asked(environment.engine, spec.provenance_code, spec.endpoint_name) or _advice(spec, missing)
     count = f"{len(missing)} of {len(results)} partitions are incomplete"
     raise Failure(f"{count}: {reasons}. {advice}", allow_retries=False)
+
+
+def _advice(spec: Spec, missing: Sequence[PartitionResult]) -> str:
+    if all(each.report.is_under_way for each in missing):
+        return GOES_ON
+    is_cancelled = all(each.report.status is PlanStatus.CANCELLED for each in missing)
+    return BEGIN_ANEW if is_cancelled else AGAIN[spec.operation]
 
 
 def _fetch_windows(

@@ -37,6 +37,8 @@ from platform_defs.ingest.spec.model import Spec
 _ON_STDERR = Listener(
     on_trouble=lambda text: click.echo(text, err=True), on_progress=lambda text: click.echo(text, err=True)
 )
+# Where the source may not be asked for hours: the command does not wait for that.
+_GOES_ON = "what waits is fetched when it is due, by the platform or the next `platform ingest execute`"
 
 
 @click.group("ingest")
@@ -105,6 +107,8 @@ def run(
     if not all(result.is_complete for result in results):
         if waits_for is not None:
             click.echo(waits_for, err=True)
+        elif any(result.report.is_under_way for result in results):
+            click.echo(_GOES_ON, err=True)
         raise click.exceptions.Exit(1)
 
 

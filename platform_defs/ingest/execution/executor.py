@@ -37,7 +37,7 @@ from platform_defs.ingest.execution.picking import Partition
 from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.task_ends import TaskEnds
 from platform_defs.ingest.execution.task_run import TaskRun
-from platform_defs.ingest.execution.waiting import next_open_task, queue_pending
+from platform_defs.ingest.execution.waiting import next_open_task, queue_pending, waits_long
 from platform_defs.ingest.planning.planner import plan_spec
 from platform_defs.ingest.spec.model import Spec
 from platform_defs.store.engine import read, transact
@@ -262,15 +262,15 @@ class Executor:
                 self._look_at_limits = 0.0
 
     def _wait_for_more(self, work: _Round) -> bool:
-        """Whether something of the plans may still become due: others work on it, it waits, or it has no task yet.
+        """Whether something of the plans may soon become due: others work on it, it waits, or it has no task yet.
 
-        What waits for an operator to unblock its endpoint is not waited for. Who works on everything takes only what is
-        due, but also gives tasks to slices that had none.
+        What waits for an operator to unblock its endpoint is not waited for, nor what is due much later. Who works on
+        everything takes only what is due, but also gives tasks to slices that had none.
         """
         if self._queue_pending(work):
             return True
         found = None if work.plan_ids is None else next_open_task(self.engine, work.plan_ids)
-        if found is None:
+        if found is None or (found.lease_owner is None and waits_long(found.scheduled_at, self.clock())):
             return False
         if found.lease_owner is not None and not work.has_told_of_others:
             work.has_told_of_others = True

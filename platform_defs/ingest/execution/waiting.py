@@ -1,8 +1,8 @@
-"""What an executor with nothing to work on does: it gives tasks to slices that had none, and waits for others."""
+"""What an executor with nothing to work on does: gives tasks to slices that had none, and waits, but not for long."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Engine, func, select
 
@@ -11,6 +11,10 @@ from platform_defs.ingest.execution.picking import is_blocked
 from platform_defs.ingest.planning.planner import queue_pending_slices
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
+
+# A task that is due later than this is not waited for: meanwhile others need the place of the run that would wait. As
+# long as a request waits for the rate gate.
+LONG_WAIT = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,11 @@ class OpenTask:
     scheduled_at: datetime
     lease_owner: str | None
     leased_until: datetime | None
+
+
+def waits_long(scheduled_at: datetime, now: datetime) -> bool:
+    """Whether a task that nobody works on is due so late that no run waits for it."""
+    return scheduled_at - now > LONG_WAIT
 
 
 def next_open_task(engine: Engine, plan_ids: Sequence[int]) -> OpenTask | None:

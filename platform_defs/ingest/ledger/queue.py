@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import Engine, func, select
 
 from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
+from platform_defs.ingest.execution.waiting import waits_long
 from platform_defs.store.engine import ATTEMPTS, read
 from platform_defs.store.tables.ingest import ing_plan, ing_signal, ing_task
 
@@ -36,6 +37,32 @@ def count_plans_under_way(engine: Engine, codes: Collection[str]) -> Mapping[tup
     )
     rows = read(engine, lambda connection: connection.execute(query).all())
     return {(row[0], row[1], row[2]): row[3] for row in rows}
+
+
+def waits_until(
+    engine: Engine, provenance_code: str, endpoint_name: str, operation: Operation, now: datetime
+) -> datetime | None:
+    """When the first task of an endpoint and operation is due, if that is so late that no run waits for it.
+
+    None where a task is due sooner, where somebody works on one, and where there is none. As long as it is not None,
+    the source lets nothing through, and more windows would only wait, too.
+    """
+    task = ing_task.c
+    query = (
+        select(task.status_code, func.min(task.scheduled_at, type_=task.scheduled_at.type))
+        .where(
+            task.status_code.in_(OPEN_STATES),
+            task.provenance_code == provenance_code,
+            task.endpoint_name == endpoint_name,
+            task.operation_code == operation,
+        )
+        .group_by(task.status_code)
+    )
+    first_due = {row[0]: row[1] for row in read(engine, lambda connection: connection.execute(query).all())}
+    if set(first_due) != {TaskStatus.QUEUED}:
+        return None
+    due: datetime = first_due[TaskStatus.QUEUED]
+    return due if waits_long(due, now) else None
 
 
 def buckets_with_signals(engine: Engine, provenance_code: str, endpoint_name: str, buckets: int) -> list[int]:

@@ -109,6 +109,8 @@ class PlanReport:
     # slice number to records fetched, for a plot
     records_by_slice: Mapping[int, int] = field(default_factory=dict)
     unfinished: tuple[str, ...] = ()
+    # nothing of what is unfinished was given up: it goes on without anybody asking for it
+    is_under_way: bool = False
     # slices that became smaller ones while they were fetched, with the reasons
     cuts: tuple[str, ...] = ()
     # some of the items that were set aside, each with the reason
@@ -281,7 +283,7 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
         for name, value in _numbers(row.stats):
             totals[name] = totals.get(name, 0) + value
     unfinished = connection.execute(
-        select(piece.slice_no, task.status_code, task.last_error_msg)
+        select(piece.slice_no, task.status_code, task.last_error_msg, task.scheduled_at)
         .outerjoin_from(ing_plan_slice, ing_task, task.slice_id == piece.id)
         .where(piece.plan_id == plan_id, piece.status_code != SliceStatus.SPLIT)
         .where((task.status_code != TaskStatus.SUCCEEDED) | task.status_code.is_(None))
@@ -301,6 +303,8 @@ def _report(connection: Connection, plan_id: int) -> PlanReport:
         pages=len(batches),
         records_by_slice=dict(sorted(records.items())),
         unfinished=tuple(_describe_slice(row) for row in unfinished),
+        is_under_way=PlanStatus(plan.status_code).is_open
+        and not any(row.status_code is not None and TaskStatus(row.status_code).is_final for row in unfinished),
         cuts=tuple(_describe_cut(cut) for cut in (plan.record_remarks or {}).get("cuts", ())),
         set_aside=tuple(dict.fromkeys(set_aside))[:MOST_REASONS],
         due=(plan.slice_params or {}).get("due", {}),
@@ -313,6 +317,8 @@ def _numbers(stats: Mapping[str, Any] | None) -> Sequence[tuple[str, int]]:
 
 def _describe_slice(row: Any) -> str:
     state = row.status_code or "not queued yet"
+    if state == TaskStatus.QUEUED and row.last_error_msg:
+        state = f"waits until {row.scheduled_at:%F %T} UTC"
     return f"slice {row.slice_no}: {state}" + (f" ({row.last_error_msg})" if row.last_error_msg else "")
 
 
