@@ -14,6 +14,7 @@ from sqlalchemy import update
 
 from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import Tenant, find_tenant
+from platform_defs.api.lineage import router
 from platform_defs.api.lineage.service import MAX_LETTERS
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.sink import raw_events
@@ -314,10 +315,20 @@ def test_an_unknown_operation_is_stored_counted_and_changes_no_graph(client: Cli
     assert _metric(text, f'platform_lineage_unknown_operations_total{{tenant="{tenant.id}"}}') == "1.0"
 
 
-def test_an_event_from_the_future_is_counted(client: Client) -> None:
-    assert client.post(run_event(time="2999-01-01T00:00:00Z")).status_code == 201
-    name = f'platform_lineage_events_ahead_total{{tenant="{client.backend.tenant.id}"}}'
+def test_an_event_from_the_future_is_kept_as_sent_counted_and_logged(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    tenant, event = client.backend.tenant.id, run_event(time="2999-01-01T00:00:00Z")
+    assert client.post([run_event(), event]).status_code == 201
+    assert event in [row.event for row in client.rows()]
+    name = f'platform_lineage_events_ahead_total{{tenant="{tenant}"}}'
     assert _metric(client.metrics(), name) == "1.0"
+    (warning,) = [record for record in caplog.records if "claims the time" in record.getMessage()]
+    assert (warning.name, warning.levelname) == (router.__name__, "WARNING")
+    assert warning.getMessage() == (
+        f"an event of tenant {tenant} (producer {event['producer']}, job daily) claims the time"
+        " 2999-01-01T00:00:00+00:00; it is ordered by its arrival"
+    )
 
 
 def test_metrics_show_throughput_stores_queue_and_what_waits(client: Client) -> None:
