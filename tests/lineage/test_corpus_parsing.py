@@ -2,6 +2,9 @@
 
 import csv
 import json
+import random
+import uuid
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,20 @@ def corpus() -> list[tuple[dict[str, str], Any]]:
     with (folder / "INDEX.tsv").open(newline="") as index:
         rows = list(csv.DictReader(index, delimiter="\t"))
     return [(row, json.loads((folder / row["file"]).read_text())) for row in rows]
+
+
+def real_events(count: int) -> list[dict[str, Any]]:
+    """Events of real clients, as of runs that nobody has seen before."""
+    chance, start = random.Random(7), datetime(2026, 3, 1, tzinfo=UTC)
+    known = [event for row, event in corpus() if row["lenient_ok"] == "1" and event.get("run")]
+    return [
+        event
+        | {
+            "eventTime": (start + timedelta(seconds=number)).isoformat(),
+            "run": {**event["run"], "runId": str(uuid.UUID(int=chance.getrandbits(128)))},
+        }
+        for number, event in enumerate(chance.choices(known, k=count))
+    ]
 
 
 def lacks(raw: dict[str, Any]) -> str | None:
