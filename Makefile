@@ -10,12 +10,14 @@ WORKERS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off --require-hashes
-# one line that counts on a terminal, every tenth package elsewhere
+# one line that counts where stderr is a terminal, every tenth package on stdout elsewhere
 PROGRESS := awk -v terminal="$$(test -t 2 && echo 1)" '\
+  BEGIN { out = terminal ? "/dev/stderr" : "/dev/stdout" } \
   /^(Collecting|Requirement already)/ { n++; name = $$1 == "Collecting" ? $$2 : $$4; \
-    if (terminal) printf "\r  %d packages, now %-50s", n, name; else if (n % 10 == 0) print "  " n " packages"; fflush() } \
-  /^Installing collected/ { if (terminal) printf "\r  %-65s", "unpacking " n " packages"; else print "  unpacking " n " packages"; fflush() } \
-  END { if (terminal) printf "\n" }'
+    if (terminal) printf "\r  %d packages, now %-50s", n, name > out; else if (n % 10 == 0) print "  " n " packages" > out; fflush(out) } \
+  /^Installing collected/ { text = "unpacking " n " packages"; \
+    if (terminal) printf "\r  %-65s", text > out; else print "  " text > out; fflush(out) } \
+  END { if (terminal) printf "\n" > out }'
 
 .PHONY: help up test lint services services-stop lock clean
 
