@@ -19,8 +19,29 @@ def test_the_tree_passes(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# A clock that a test holds in its hand (`gate.clock.now()`) may be compared with anything.
+MEASURED = re.compile(
+    r"perf_counter\(|(monotonic|time)\(\) - \w*(began|begin|start|before|t0)|\belapsed\b"
+    r"|assert .*\[\"(ms|seconds)\"\] <|assert .*(?<!clock\.)now\([^)]*\)[^\n]*\.total_seconds\(\) <"
+)
+
+
 def test_no_test_measures_a_duration() -> None:
     """A busy machine is not a fault of the code. Tests wait for conditions (tests/waiting.py); bench/ measures."""
-    measured = re.compile(r"perf_counter\(|(monotonic|time)\(\) - \w*(began|begin|start|before|t0)")
     tests = (path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve())
-    assert [str(path.relative_to(ROOT)) for path in tests if measured.search(path.read_text(encoding="utf-8"))] == []
+    assert [str(path.relative_to(ROOT)) for path in tests if MEASURED.search(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "measures"),
+    [
+        ("assert time.monotonic() - began < 5", True),
+        ("assert answer.elapsed < limit", True),
+        ('assert part["ms"] < 100', True),
+        ("assert (datetime.now(UTC) - seen).total_seconds() < 3", True),
+        ("assert (two.other.clock.now() - since).total_seconds() < 116", False),
+        ("deadline = time.monotonic() + seconds", False),
+    ],
+)
+def test_a_duration_is_known_by_how_it_is_taken(line: str, measures: bool) -> None:
+    assert bool(MEASURED.search(line)) is measures

@@ -9,8 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import func, select
 
 from platform_defs.dagster_instance import LOCATION
+from platform_defs.store.engine import open_engine
+from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.supervisor.child import Broken, NotReady
 from platform_defs.supervisor.probes import webserver_probe
 from tests.e2e.platform_up import PlatformUp
@@ -67,6 +70,14 @@ def test_all_real_events_posted_the_code_location_loads_and_draws_their_tables(
     assert running.until_status(run_id, "SUCCESS", "FAILURE", "CANCELED")["status"] == "SUCCESS"
 
 
+def stored_events(running: PlatformUp) -> int:
+    engine = open_engine(f"sqlite:///{running.home}/platform.db")
+    with engine.connect() as connection:
+        count = connection.scalar(select(func.count()).select_from(lineage_events)) or 0
+    engine.dispose()
+    return count
+
+
 class Load(threading.Thread):
     """A hundred events a second, as far as the machine can, from a few jobs that change their tables all the time."""
 
@@ -95,10 +106,13 @@ class Load(threading.Thread):
 
 
 @pytest.mark.needs("time")
-def test_a_minute_of_a_hundred_events_a_second_holds_up_no_run_launched_in_the_ui(
+def test_every_run_launched_in_the_ui_succeeds_while_events_are_sent_for_a_minute(
     running: PlatformUp, client: httpx.Client
 ) -> None:
-    load, began, statuses = Load(client), time.monotonic(), list[str]()
+    """Up to a hundred a second are sent. How many the platform takes, and how long runs take beside them, is measured
+    by bench/lineage_beside_runs.py.
+    """
+    load, began, statuses, before = Load(client), time.monotonic(), list[str](), stored_events(running)
     load.start()
     # a busy machine executes few runs in a minute; the events go on until it has executed some
     while time.monotonic() < began + MINUTE_S or len(statuses) < RUNS:
@@ -108,6 +122,7 @@ def test_a_minute_of_a_hundred_events_a_second_holds_up_no_run_launched_in_the_u
     load.end()
     assert set(statuses) == {"SUCCESS"}
     # 503 is how the sink asks a sender to wait, where the machine is too slow for so many
-    assert load.answers[201] > RATE
     assert set(load.answers) <= {201, 503}
+    assert load.answers[201] > 0, "events were taken meanwhile"
+    assert stored_events(running) >= before + load.answers[201], "what was acknowledged is stored"
     assert until("the tables to be drawn", lambda: tables(running))

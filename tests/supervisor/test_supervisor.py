@@ -234,9 +234,12 @@ def test_a_child_that_says_it_is_broken_ends_the_start(start: Start, tmp_path: P
 
 
 def test_a_start_that_takes_too_long_says_what_is_missing(start: Start, tmp_path: Path) -> None:
+    """How far the children have got by then is a matter of the machine."""
     running = start(child("ui", ready="never"), child("api"), limits={"start_s": 1.5})
     assert running.wait() == 1
-    assert running.lines[-1] == "platform: not ready after 2 s: ui: never is missing"
+    told = running.lines[-1].removeprefix("platform: not ready after 2 s: ").split("; ")
+    assert told[0] in ("ui: never is missing", "ui: not started")
+    assert told[1:] in ([], ["api: not started"])
 
 
 def test_a_second_supervisor_on_the_same_home_is_refused_in_one_line(start: Start, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from platform_defs.arrivals.models.model import Kpi, Model
 from platform_defs.sources.named import Sources
 from platform_defs.store.engine import read
 from platform_defs.store.tables.arrivals import metrics_kpi_value
+from tests.waiting import PATIENCE_S
 
 BATCH = "20251219"
 SQL = "SELECT ${dimGroup}, ${kpis} FROM orders WHERE op_time = ${op_time} GROUP BY ${dimGroup}"
@@ -35,7 +36,7 @@ def compute_model(
     op_time: str = BATCH,
     *,
     urls: Mapping[str, str] | None = None,
-    timeout_s: float = 30,
+    timeout_s: float = PATIENCE_S,
 ) -> Counts:
     sources = Sources(engine, urls or {})
     return compute(engine, what, op_time, sources=sources, timeout_s=timeout_s)
