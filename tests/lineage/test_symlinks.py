@@ -193,6 +193,28 @@ def test_a_crash_between_rows_and_graph_does_not_split_a_table_that_is_linked_la
     assert tables(deliveries) == {"s.a", "/wh/b"}
 
 
+def test_a_client_that_sends_again_after_the_graph_failed_does_not_split_a_table_that_is_linked_late(
+    deliveries: Deliveries,
+) -> None:
+    """The symlink is stored with the event's row, the graph fails, and the client is faster than the recovery."""
+    start, complete = ran(1, [path("a")], [], kind="START", run="r"), ran(2, [path("a", "s.a")], [path("b")], run="r")
+    deliveries.deliver([start])
+    deliveries.committer.flush()
+
+    def fail(*_: object) -> None:
+        raise GraphUnavailable("gone")
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr("platform_defs.lineage.sink.commit.apply_events", fail)
+        with pytest.raises(GraphUnavailable):
+            deliveries.committer.commit([deliveries.prepare(complete)])
+    deliveries.deliver([complete])
+    assert deliveries.rebuilds == 0
+    assert tables(deliveries) == {"s.a", "/wh/b"}
+    deliveries.recover()
+    assert deliveries.lines() == expected(deliveries, [start, complete])
+
+
 def test_two_processes_that_link_the_same_path_at_once_end_in_one_table(deliveries: Deliveries) -> None:
     start = ran(1, [path("a")], [path("b")], kind="START", run="r")
     ends = [ran(minute, [path("a", "s.a")], [path("b", "s.b")], run="r", kind=kind) for minute, kind in ENDS]

@@ -117,7 +117,8 @@ def find_pending(
     tenants = name_tenants(connection, _said_names(meant))
     rebuild = changed | names.rebuild
     relinks: dict[int, Relink] = {}
-    for tenant_id, found in tables_of_names(graph, names.new).items():
+    suspects = names_to_look_for(names, [event.name_use for event in waiting], names.linked[len(fresh) :])
+    for tenant_id, found in tables_of_names(graph, suspects).items():
         relink = None if tenant_id in rebuild else find_relink(connection, graph, tenant_id, found)
         if relink is None:
             rebuild.add(tenant_id)
@@ -142,6 +143,22 @@ def _said_names(events: Sequence[PreparedEvent]) -> list[Tenant]:
 
 def _symlink_changes(marks: Mapping[int, TenantMarks]) -> dict[int, int]:
     return {tenant_id: mark.symlink_changes for tenant_id, mark in marks.items()}
+
+
+def names_to_look_for(
+    found: ResolvedNames, waiting: Sequence[NameUse], linked: Sequence[Mapping[Ref, Ref]]
+) -> dict[int, set[Ref]]:
+    """By tenant, names that mean other tables now, and under which the graph may have what was said of them before.
+
+    waiting: the events that are stored although the graph lacks them. linked: what their plain names mean. A symlink is
+    stored with the event that says it; if the graph then failed, what it has under the name is not the linked table's
+    yet.
+    """
+    names = {tenant_id: set(some) for tenant_id, some in found.new.items()}
+    for use, others in zip(waiting, linked, strict=True):
+        said = {name for name, table in use.names.symlinks.items() if table != name}
+        names.setdefault(use.tenant_id, set()).update(others, said)
+    return names
 
 
 def tables_of_names(graph: Graph, names: Mapping[int, Collection[Ref]]) -> dict[int, set[Ref]]:

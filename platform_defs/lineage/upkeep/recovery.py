@@ -22,7 +22,7 @@ from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.sink.commit import is_caused_by_event, is_store_unavailable
-from platform_defs.lineage.sink.pending import tables_of_names
+from platform_defs.lineage.sink.pending import names_to_look_for, tables_of_names
 from platform_defs.lineage.sink.raw_events import EventKey, StoredEvent
 from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, read_counts, recount
 from platform_defs.lineage.sink.symlinks import resolve_names
@@ -214,10 +214,7 @@ def _resolve_names(connection: Connection, graph: Graph, rows: Sequence[StoredEv
     changes = rebuild_requests.read_marks(connection, {row.tenant.id for row in rows})
     uses = [row.name_use for row in rows]
     found = resolve_names(connection, uses, {id: marks.symlink_changes for id, marks in changes.items()})
-    # a process that died may have written these events under the names that are linked now
-    suspects = {id: set(names) for id, names in found.new.items()}
-    for use, linked in zip(uses, found.linked, strict=True):
-        suspects.setdefault(use.tenant_id, set()).update(linked)
+    suspects = names_to_look_for(found, uses, found.linked)
     if rebuild := found.rebuild | tables_of_names(graph, suspects).keys():
         rebuild_requests.request_rebuild(connection, rebuild)
     return {row.id: linked for row, linked in zip(rows, found.linked, strict=True)}
