@@ -49,7 +49,8 @@ class Checkup:
 
 
 def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
-    """Asks the stores, and the processes if any of them runs."""
+    """Asks the stores, and the processes if any of them runs. Each of these has a third of the run's time to answer."""
+    answer_s = max(ANSWER_S, timeout_s / 3)
     up = read_up(settings.home)
     found = Checkup(running=up is not None or wake(settings.home) or is_starting(settings.home))
     found.parts += [_ask("database", lambda: _database(settings)), _ask("graph", lambda: _graph(settings))]
@@ -58,9 +59,9 @@ def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
     if up is not None:
         api, ui = str(up["api"]), str(up["ui"])
         found.parts += [
-            _ask("api", lambda: _probe(probes.http_probe(f"{api}/readyz", timeout_s=ANSWER_S), api)),
-            _ask("ui", lambda: _probe(_ui_probe(ui), ui)),
-            _ask("daemon", lambda: _daemon(ui)),
+            _ask("api", lambda: _probe(probes.http_probe(f"{api}/readyz", timeout_s=answer_s), api, answer_s)),
+            _ask("ui", lambda: _ui(ui, answer_s)),
+            _ask("daemon", lambda: _daemon(ui, answer_s)),
         ]
     elif is_starting(settings.home):
         found.parts += [Part(name, False, None, "`platform up` is not ready yet") for name in ("api", "ui", "daemon")]
@@ -77,9 +78,9 @@ def _ask(name: str, work: Callable[[], str]) -> Part:
     return Part(name, True, round((time.perf_counter() - began) * 1000, 1), detail)
 
 
-def _probe(probe: probes.Probe, detail: str, *, since: float = 0.0) -> str:
+def _probe(probe: probes.Probe, detail: str, answer_s: float, *, since: float = 0.0) -> str:
     """Asks again, for a while, a part that answers that it is not ready."""
-    give_up_at = time.monotonic() + ANSWER_S
+    give_up_at = time.monotonic() + answer_s
     while True:
         try:
             probe(since)
@@ -92,8 +93,8 @@ def _probe(probe: probes.Probe, detail: str, *, since: float = 0.0) -> str:
             time.sleep(ASK_AGAIN_S)
 
 
-def _ui_probe(ui: str) -> probes.Probe:
-    return probes.webserver_probe(ui, dagster_instance.LOCATION, timeout_s=ANSWER_S)
+def _ui(ui: str, answer_s: float) -> str:
+    return _probe(probes.webserver_probe(ui, dagster_instance.LOCATION, timeout_s=answer_s), ui, answer_s)
 
 
 def _database(settings: Settings) -> str:
@@ -108,9 +109,9 @@ def _graph(settings: Settings) -> str:
     return settings.graph_url.rpartition("@")[2]
 
 
-def _daemon(ui: str) -> str:
+def _daemon(ui: str, answer_s: float) -> str:
     detail = f"every daemon sent a heartbeat in the last {HEARTBEAT_S:.0f} s"
-    return _probe(probes.daemon_probe(ui, timeout_s=ANSWER_S), detail, since=time.time() - HEARTBEAT_S)
+    return _probe(probes.daemon_probe(ui, timeout_s=answer_s), detail, answer_s, since=time.time() - HEARTBEAT_S)
 
 
 def _runner(settings: Settings, found: Checkup, timeout_s: float) -> str:

@@ -14,8 +14,11 @@ _COLOURS = (36, 33, 35, 32, 34, 31)
 _IDLE = re.compile(
     r"dagster\.daemon - INFO - Instance is configured with the following daemons"
     r"|dagster\.daemon\.SensorDaemon - INFO - (Creating new|Launching) run for"
+    # a tick that the stop before cut off
+    r"|dagster\.daemon\.SensorDaemon - WARNING - Moving dangling STARTED tick \d+ into SKIPPED"
     r"|dagster\.daemon\.\w+ - INFO - (Checking for (new )?runs|(Sensor|Schedule) \S+ skipped|Checking run \S+"
-    r"|Collected \d+ runs for monitoring|No (backfill jobs|new runs|schedules|sensors)|Not checking for any runs)"
+    r"|Collected \d+ runs for monitoring|No (backfill jobs|new runs|schedules|sensors)|Not checking for any runs"
+    r"|No run requests returned for \S+, skipping|Skipping \d+ runs? for sensor \S+ already completed with run keys)"
 )
 # What is said each time that definitions are loaded again, beside the runner's line that says it.
 _IN_BETWEEN = re.compile(

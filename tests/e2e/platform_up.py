@@ -19,6 +19,8 @@ from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCATION = "platform"
+# On a busy machine the run of a selfcheck may take longer than the minute for which a person waits.
+PATIENTLY = ("--timeout", str(PATIENCE_S))
 SELECTOR = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
 
 

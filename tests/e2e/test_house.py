@@ -1,12 +1,16 @@
 """The house stands: what a newcomer sees after `platform up`, and that nothing is left after it."""
 
+import signal
+
 import pytest
 from sqlalchemy.engine import make_url
 
+from platform_defs.supervisor.output import Output
 from tests import loopback
 from tests.e2e.lives import Lives
-from tests.e2e.platform_up import LOCATION, PlatformUp
+from tests.e2e.platform_up import LOCATION, PATIENTLY, PlatformUp
 from tests.lineage_events import run_event
+from tests.supervisor.test_output import Terminal
 
 
 def test_the_platform_says_that_it_is_ready(platform: PlatformUp) -> None:
@@ -54,7 +58,7 @@ def test_a_selfcheck_launched_in_the_ui_shows_what_it_found(platform: PlatformUp
 
 
 def test_the_selfcheck_command_prints_what_it_found(platform: PlatformUp) -> None:
-    done = platform.command("selfcheck")
+    done = platform.command("selfcheck", *PATIENTLY)
     assert done.returncode == 0, done.stderr
     header, *lines = done.stdout.splitlines()
     assert header.split() == ["part", "state", "answered", "in", "detail"]
@@ -81,4 +85,22 @@ def test_neither_ctrl_c_nor_a_killed_supervisor_leaves_a_process_or_blocks_the_n
     assert lives.processes_of_the_killed >= 6
     assert lives.left_processes == []
     assert lives.left_files == []
-    assert lives.killed_at_the_stop == [], "every part stops when one Ctrl-C asks it to"
+
+
+@pytest.mark.needs("time")
+def test_every_part_ends_by_itself_when_it_is_asked_to(lives: Lives) -> None:
+    """At a stop the supervisor kills what is not fast enough. Here nobody does, however long a part takes."""
+    assert lives.ends_of_the_asked.keys() >= {"code-server", "webserver", "daemon", "api", "runner"}
+    assert 128 + signal.SIGKILL not in lives.ends_of_the_asked.values()
+
+
+@pytest.mark.needs("time")
+def test_an_idle_platform_is_silent_on_a_terminal(lives: Lives) -> None:
+    stream = Terminal()
+    output = Output([name for name, _ in lives.idle_lines], stream)
+    output.ready("Ready", [("API", "http://127.0.0.1:8000")])
+    stream.truncate(stream.seek(0))
+    for name, line in lives.idle_lines:
+        output.line(name, line)
+    assert stream.getvalue() == ""
+    assert len(lives.idle_lines) > 20, "a log file has every line"

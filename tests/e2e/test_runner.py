@@ -15,6 +15,7 @@ from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status
 from tests import loopback
 from tests.e2e.lives import Lives
+from tests.e2e.platform_up import PATIENTLY
 from tests.e2e.warm import Warm
 from tests.waiting import PATIENCE_S, until
 
@@ -53,7 +54,7 @@ def test_the_ui_shows_who_asked_for_a_run_and_hides_the_tags_of_its_process(warm
 
 
 def test_the_selfcheck_command_writes_a_row_of_work_whose_run_the_ui_shows(warm: Warm) -> None:
-    done = warm.command("selfcheck", "--json")
+    done = warm.command("selfcheck", "--json", *PATIENTLY)
     assert done.returncode == 0, done.stderr
     run_id = done.stdout.split('"run_id": "')[1].split('"')[0]
     assert warm.row(run_id).kind == "selfcheck"

@@ -16,6 +16,10 @@ IDLE = [
     f"{PREFIX}.MonitoringDaemon - INFO - Checking run d61fb465-fe86-4800-9b86-a270c576004f",
     f"{PREFIX} - INFO - Instance is configured with the following daemons: ['AssetDaemon', 'SensorDaemon']",
     f"{PREFIX}.SensorDaemon - INFO - Launching run for ingest_planner",
+    f"{PREFIX}.SensorDaemon - WARNING - Moving dangling STARTED tick 55 into SKIPPED",
+    f"{PREFIX}.SensorDaemon - INFO - No run requests returned for lineage_observations, skipping",
+    f'{PREFIX}.SensorDaemon - INFO - Skipping 1 run for sensor work_recovery already completed with run keys: ["a"]',
+    f'{PREFIX}.SensorDaemon - INFO - Skipping 2 runs for sensor planner already completed with run keys: ["a", "b"]',
     f"\x1b[32m{PREFIX}.SchedulerDaemon\x1b[0m - INFO - Checking for new runs for the following schedules: a, b",
 ]
 WORTH_A_LINE = [
