@@ -132,7 +132,7 @@ def commit_batch(
     publish(connection, spec, changed, before, leased.run_id, batch_id, mapping, now)
     _set_aside(connection, spec, leased, batch, batch_id, task)
     if spec.operation is Operation.UPDATE:
-        _note_checked(connection, spec, batch.asked_ids, now)
+        _note_checked(connection, spec, batch.asked_ids, mapping, now)
         close_signals(connection, spec.provenance_code, spec.endpoint_name, batch.asked_ids, asked_at)
     return CommittedBatch(batch_id, counts, task.cancel_requested_at)
 
@@ -314,11 +314,17 @@ def _some_reasons(rejections: Sequence[Rejection]) -> list[str]:
     return [text[:LONGEST_REASON] for text in named]
 
 
-def _note_checked(connection: Connection, spec: Spec, ids: Sequence[str], now: datetime) -> None:
+def _note_checked(connection: Connection, spec: Spec, ids: Sequence[str], mapping: str, now: datetime) -> None:
+    """Notes it also of records that the source refused, no longer has, or gave in an older version.
+
+    They are not stored anew, so `modified_at` stays: by it a later harvest is told from what was there when it was
+    checked.
+    """
     if ids:
         mine = and_(_record.provenance_code == spec.provenance_code, _record.endpoint_name == spec.endpoint_name)
         asked = and_(mine, _record.provider_id.in_(ids))
-        connection.execute(update(ing_record).where(asked).values(refresh_checked_at=now))
+        values = {"refresh_checked_at": now, "checked_expr_hash": mapping, "modified_at": _record.modified_at}
+        connection.execute(update(ing_record).where(asked).values(values))
 
 
 def _stats(batch: Batch, counts: ChangeCounts) -> dict[str, Any]:

@@ -66,12 +66,18 @@ def _signalled_ids(spec: Spec, bucket: int, limit: int) -> Select[str]:
     )
 
 
+def _is_other(expr_hash: ColumnElement[str | None], spec: Spec) -> ColumnElement[bool]:
+    return or_(expr_hash.is_(None), expr_hash != mapping_hash(spec))
+
+
 def _stale_or_outdated_ids(spec: Spec, bucket: int, now: datetime, limit: int) -> Select[str]:
     table = ing_record.c
     checked = func.coalesce(table.refresh_checked_at, table.modified_at)
     stale: ColumnElement[bool] = false() if spec.stale_after is None else checked < now - spec.stale_after
-    # a record that was checked since its expressions changed carries their hash
-    older = or_(table.expr_hash.is_(None), table.expr_hash != mapping_hash(spec))
+    # A record that its source refuses, no longer has, or has in an older version keeps its older expressions. To ask
+    # with the same ones again would change nothing, unless others have stored it since then.
+    is_unchecked = or_(_is_other(table.checked_expr_hash, spec), table.refresh_checked_at < table.modified_at)
+    older = and_(_is_other(table.expr_hash, spec), is_unchecked)
     return (
         select(table.provider_id)
         .where(

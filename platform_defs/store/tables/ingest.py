@@ -216,10 +216,13 @@ ing_record = Table(
     Column("expr_hash", HASH),
     reference("run_id"),
     reference("batch_id"),
+    # when an update asked for it by its id, and with which expressions, whether or not its source had anything new
     Column("refresh_checked_at", Instant),
+    Column("checked_expr_hash", HASH),
     # a number that is the same for the same provider_id everywhere: update buckets are its remainders
     Column("id_number", BigInteger, nullable=False, server_default="0"),
     created_at(),
+    # when the record was stored last
     Column("modified_at", Instant, nullable=False, server_default=utc_now(), onupdate=now),
     UniqueConstraint("provenance_code", "endpoint_name", "provider_id", name="uk_record_provider_id"),
     Index("idx_record_refresh", "provenance_code", "endpoint_name", "refresh_checked_at"),
