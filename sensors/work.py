@@ -40,7 +40,7 @@ from platform_defs.work import leases, rows, runners
 from platform_defs.work.definition_versions import read_digest
 from platform_defs.work.each import for_each
 from platform_defs.work.errors import TickFailed, WorkError
-from platform_defs.work.jobs import FORMER_TAGS, WORK_TAG
+from platform_defs.work.jobs import FORMER_TAGS, RUNNER_TAG, WORK_TAG
 from platform_defs.work.rows import LAUNCHED_RUNS, EndedBy, Status, Work
 from platform_defs.work.sensor_ticks import note_tick
 from platform_defs.work.stuck import HANDOVER
@@ -177,7 +177,8 @@ def _close_ended_rows(context: SensorEvaluationContext, engine: Engine) -> list[
     runs: dict[str, list[DagsterRun]] = defaultdict(list)
     for tag in (WORK_TAG, FORMER_TAGS[WORK_TAG]):
         for run in context.instance.get_runs(RunsFilter(tags={tag: ids})):
-            if run.parent_run_id is None:  # A re-execution has the tag of its parent, but is a launch of its own.
+            # A re-execution has the tag of its parent, but is a launch of its own.
+            if run.parent_run_id is None and not _is_left(run):
                 runs[run.tags[tag]].append(run)
 
     patience = HANDOVER_WITH_RUNNER if runners.living_runners(engine) else HANDOVER
@@ -210,6 +211,7 @@ def _close_if_ended(
         last = next((run for run in runs if run.status is DagsterRunStatus.SUCCESS), runs[0])
         error = None if last.status is DagsterRunStatus.SUCCESS else f"run {last.run_id} is {last.status.value}"
         by = EndedBy.OPERATOR if last.status is DagsterRunStatus.CANCELED else EndedBy.HOST
+        _end_left(instance, row, last.run_id)
         rows.finish(engine, row.id, WORK_STATUS[last.status], error=error, run_id=last.run_id, ended_by=by)
 
 
@@ -237,6 +239,22 @@ def _waits_for_launch(instance: DagsterInstance, run: DagsterRun) -> bool:
 def _is_former(row: Work, run: DagsterRun) -> bool:
     """Whether the run was made when the row was handed over before, and not this time."""
     return run.tags.get(RUN_KEY_TAG, _run_key(row)) != _run_key(row)
+
+
+def _is_left(run: DagsterRun) -> bool:
+    """Whether a runner had begun the run of a row that Dagster has: it gave its slot back, and the runner went away.
+
+    If a runner is back before the work is done, it goes on with that run; so the run stays open until then.
+    """
+    return RUNNER_TAG in run.tags and GRPC_INFO_TAG not in run.tags
+
+
+def _end_left(instance: DagsterInstance, row: Work, done_by: str) -> None:
+    """Ends the run with which a runner began the work of the row, now that another run has done it."""
+    left = instance.get_run_by_id(row.run_id)
+    if left is not None and _is_left(left) and not left.is_finished:
+        message = f"It gave its slot back, and no runner was alive to go on with it: run {done_by} did its work."
+        instance.report_run_failed(left, message=message)
 
 
 def _run_key(row: Work) -> str:

@@ -26,7 +26,7 @@ from platform_defs.store.tables.work import work as table
 from platform_defs.upgrade import upgrade_stores
 from platform_defs.work import leases, rows, runners
 from platform_defs.work.errors import TickFailed, WorkError
-from platform_defs.work.jobs import CODE_SERVER_TAG, WORK_TAG
+from platform_defs.work.jobs import CODE_SERVER_TAG, RUNNER_TAG, WORK_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import EndedBy, Status
 from sensors.work import work_recovery
@@ -281,6 +281,67 @@ def test_a_row_that_was_handed_over_again_does_not_wait_for_the_run_of_the_first
     found = instance.get_run_by_id(never_started.run_id)
     assert found is not None
     assert found.status is DagsterRunStatus.FAILURE
+
+
+def parked_row(engine: Engine, instance: DagsterInstance, *, is_of_a_later_drive: bool) -> tuple[rows.Work, DagsterRun]:
+    """A row that gave its slot back and is due, with the run that its runner, which is gone, had begun."""
+    row, runner = rows.enqueue(engine, "selfcheck", {}), "host:1:1"
+    assert leases.claim(engine, runner, 1)
+    assert leases.mark_started(engine, runner, row.id, ProcessId.current())
+    parent = create_run_for_test(instance, job_name="selfcheck").run_id if is_of_a_later_drive else None
+    run = create_run_for_test(
+        instance,
+        job_name="selfcheck",
+        run_id=row.run_id,
+        status=DagsterRunStatus.STARTED,
+        tags={WORK_TAG: str(row.id), RUNNER_TAG: runner},
+        parent_run_id=parent,
+        root_run_id=parent,
+    )
+    with engine.begin() as connection:
+        assert leases.park(connection, row.id, datetime.now(UTC) - timedelta(minutes=1))
+        connection.execute(update(table).values(created_at=datetime.now(UTC) - timedelta(minutes=2)))
+    return row, run
+
+
+@pytest.mark.parametrize("is_of_a_later_drive", [False, True])
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [(DagsterRunStatus.SUCCESS, Status.SUCCEEDED), (DagsterRunStatus.FAILURE, Status.FAILED)],
+)
+def test_a_run_that_waited_while_its_runner_went_away_ends_and_its_row_is_closed_with_the_run_that_goes_on(
+    engine: Engine, instance: DagsterInstance, is_of_a_later_drive: bool, ended: DagsterRunStatus, expected: Status
+) -> None:
+    row, left = parked_row(engine, instance, is_of_a_later_drive=is_of_a_later_drive)
+    [request] = tick(instance)
+    assert isinstance(request, RunRequest)
+    tags = {WORK_TAG: str(row.id), RUN_KEY_TAG: str(request.run_key)}
+    goes_on = create_run_for_test(instance, job_name="selfcheck", status=ended, tags=tags)
+    tick(instance)
+    closed = rows.get(engine, row.id)
+    assert (closed.status, closed.run_id) == (expected, goes_on.run_id)
+    found = instance.get_run_by_id(left.run_id)
+    assert found is not None
+    assert found.status is DagsterRunStatus.FAILURE
+    assert any("no runner was alive to go on" in entry.message for entry in instance.all_logs(left.run_id))
+
+
+def test_a_row_that_waited_while_its_runner_went_away_is_asked_for_again_when_dagster_loses_the_request(
+    engine: Engine, instance: DagsterInstance
+) -> None:
+    _, left = parked_row(engine, instance, is_of_a_later_drive=False)
+    [first] = tick(instance)
+    tick(instance)
+    with engine.begin() as connection:
+        connection.execute(update(table).values(heartbeat_at=datetime.now(UTC) - timedelta(hours=1)))
+    [second] = tick(instance)
+    assert isinstance(first, RunRequest)
+    assert isinstance(second, RunRequest)
+    assert first.run_key != second.run_key
+    # a runner that is back by then goes on with the run that it had begun, so that must not have ended
+    found = instance.get_run_by_id(left.run_id)
+    assert found is not None
+    assert found.status is DagsterRunStatus.STARTED
 
 
 def test_one_row_that_cannot_be_closed_stops_no_other_and_fails_the_tick(
