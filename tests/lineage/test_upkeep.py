@@ -86,11 +86,11 @@ def test_the_recovery_job_rebuilds_marked_tenants(home: Engine) -> None:
 
 def test_a_request_that_comes_during_a_rebuild_stays_open(home: Engine) -> None:
     transact(home, lambda connection: rebuild_requests.request_rebuild(connection, [1]))
-    before = rebuild_requests.latest_number(home, 1)
+    before = rebuild_requests.list_open(home)[0].number
     transact(home, lambda connection: rebuild_requests.request_rebuild(connection, [1]))
     rebuild_requests.answer_up_to(home, 1, before, first=None)
     assert [mark.tenant_id for mark in rebuild_requests.list_open(home)] == [1]
-    rebuild_requests.answer_up_to(home, 1, rebuild_requests.latest_number(home, 1), first=None)
+    rebuild_requests.answer_up_to(home, 1, rebuild_requests.list_open(home)[0].number, first=None)
     assert rebuild_requests.list_open(home) == []
 
 

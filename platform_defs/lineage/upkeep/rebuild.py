@@ -77,11 +77,13 @@ def rebuild(
     keep_unexplained: bool = False,
     forgotten: Set[Version] = frozenset(),
     counts: Callable[[], Mapping[str, int]] | None = None,
+    before_write: Callable[[], None] = lambda: None,
 ) -> RebuildReport:
     """read_events reads all stored events of the tenant in the order of their versions, anew at each call.
 
     It raises NamesChanged if names mean other tables than it has said before. counts: how often the SQL nodes were
-    executed by the events that were read; without it they keep the counts that they have.
+    executed by the events that were read; without it they keep the counts that they have. before_write: called before
+    each transaction that changes the graph; what it raises ends the rebuild.
     """
     store = graph.for_tenant(tenant.id)
     removed = 0
@@ -97,9 +99,13 @@ def rebuild(
                 continue
             if counts is not None:
                 set_execution_counts(state, counts())
-            removed += _write_differences(
+            steps, extra = _find_differences(
                 store, _graph_of(tenant, state), keep_unexplained=keep_unexplained, keep_counts=counts is None
             )
+            for step in steps:
+                before_write()
+                store.apply([step])
+            removed += extra
             rebuild_requests.record_rewrite(engine, tenant.id)
             late = _apply_unseen(store, tenant, read_events(), seen)
             return RebuildReport(len(seen), removed, min(seen, default=None), late)
@@ -179,10 +185,10 @@ def _apply_all_but_late(store: GraphStore, tenant: Tenant, events: Sequence[Even
     return frozenset().union(*(_apply_all_but_late(store, tenant, some) for some in (events[:middle], events[middle:])))
 
 
-def _write_differences(
+def _find_differences(
     store: GraphStore, wanted: Iterable[Node | Edge], *, keep_unexplained: bool, keep_counts: bool
-) -> int:
-    """Brings the stored graph to the wanted one; returns how many nodes and edges were removed."""
+) -> tuple[list[Operation], int]:
+    """What brings the stored graph to the wanted one, and how many nodes and edges that removes."""
     nodes: dict[str, Node] = {}
     edges: dict[EdgeKey, Edge] = {}
     for item in wanted:
@@ -219,9 +225,7 @@ def _write_differences(
         *(UpsertNodes(some) for some in chunks(list(nodes.values()), ROWS_PER_TRANSACTION)),
         *(UpsertEdges(some) for some in chunks(list(edges.values()), ROWS_PER_TRANSACTION)),
     ]
-    for step in steps:
-        store.apply([step])
-    return len(extra_nodes) + len(extra_edges)
+    return steps, len(extra_nodes) + len(extra_edges)
 
 
 def _is_newer_tenant(stored: Node, wanted: Node | None) -> bool:

@@ -3,6 +3,9 @@
 `requested` is the number of the newest request and `answered` the newest one that a rebuild has answered. A rebuild
 answers the requests that were made before it began; a request that is made while it runs stays open.
 
+A rebuild that nobody has requested requests itself before it writes (`RebuildUnderWay`): if its process dies in the
+middle, the request is open and the recovery rebuilds the graph.
+
 `rebuilt_at` tells a writer that a rebuild may have undone its changes: see `record_rewrite`. `symlink_changes` tells it
 that names may mean other tables than it has found (sink/symlinks.py).
 """
@@ -10,9 +13,9 @@ that names may mean other tables than it has found (sink/symlinks.py).
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, case, select
 
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now
@@ -51,10 +54,47 @@ def list_open(engine: Engine, *, attempts: int = 5) -> list[RebuildRequest]:
     return [RebuildRequest(row.tenant_id, row.requested) for row in rows]
 
 
-def latest_number(engine: Engine, tenant_id: int) -> int:
-    """The number of the tenant's newest request, 0 if there was none. A rebuild reads it before it begins."""
-    query = select(_requests.requested).where(_requests.tenant_id == tenant_id)
-    return read(engine, lambda connection: connection.execute(query).scalar_one_or_none()) or 0
+class Overtaken(Exception):
+    """A rebuild that began later has ended: the graph is newer than what this one would write."""
+
+
+class RebuildUnderWay:
+    """The request that a rebuild answers. Some request is open as long as the rebuild has written only a part.
+
+    To be made before the events are read.
+    """
+
+    def __init__(self, engine: Engine, tenant_id: int) -> None:
+        self._engine = engine
+        self._tenant_id = tenant_id
+        # 0 if there was no request
+        self._latest, answered = read(engine, self._numbers)
+        self._open = self._latest if self._latest > answered else None
+
+    def before_write(self) -> None:
+        """To be called before each transaction that changes the graph.
+
+        Raises Overtaken if the process has slept so long, or was so slow, that another one has rebuilt the graph since.
+        """
+        if self._open is None:
+            self._open = transact(self._engine, self._request)
+        elif read(self._engine, self._numbers)[1] >= self._open:
+            raise Overtaken
+
+    def answer(self, first: datetime | None) -> None:
+        """Closes the requests that were made before the rebuild began. `first`: the time of its oldest event."""
+        # others that came before its own request came after its events were read: then its own stays open for them
+        own = self._open == self._latest + 1
+        answer_up_to(self._engine, self._tenant_id, self._latest + int(own), first=first)
+
+    def _request(self, connection: Connection) -> int:
+        request_rebuild(connection, [self._tenant_id])
+        return self._numbers(connection)[0]
+
+    def _numbers(self, connection: Connection) -> tuple[int, int]:
+        query = select(_requests.requested, _requests.answered).where(_requests.tenant_id == self._tenant_id)
+        row = connection.execute(query).one_or_none()
+        return (0, 0) if row is None else (row.requested, row.answered)
 
 
 def record_rewrite(engine: Engine, tenant_id: int) -> None:
@@ -106,7 +146,12 @@ def answer_up_to(engine: Engine, tenant_id: int, number: int, *, first: datetime
         "requested_at": now(),
         "rebuilt_from": first,
     }
-    changed = ["answered", "rebuilt_from"]
+
+    def changed(incoming: Any) -> dict[str, Any]:
+        # a rebuild that began earlier and ends later opens nothing again
+        newest = case((_requests.answered > number, _requests.answered), else_=number)
+        return {"answered": newest, "rebuilt_from": incoming.rebuilt_from}
+
     transact(
         engine,
         lambda connection: upsert(connection, lineage_rebuild, [row], key=("tenant_id",), update=changed),

@@ -27,7 +27,8 @@ from platform_defs.lineage.sink.raw_events import EventKey, StoredEvent
 from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, read_counts, recount
 from platform_defs.lineage.sink.symlinks import resolve_names
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
-from platform_defs.lineage.upkeep.rebuild import RebuildReport, rebuild
+from platform_defs.lineage.upkeep.rebuild import ROUNDS, RebuildReport, rebuild
+from platform_defs.lineage.upkeep.rebuild_requests import Overtaken, RebuildUnderWay
 from platform_defs.lineage.upkeep.rebuilt_names import RebuiltNames
 from platform_defs.lineage.version import Version, time_of
 from platform_defs.store.engine import transact
@@ -109,10 +110,26 @@ def rebuild_tenant(
     back the stored events reach, may have such facts removed. The graph becomes as if the `forgotten` events had never
     been sent.
     """
-    began = time.monotonic()
-    number = rebuild_requests.latest_number(engine, tenant.id)
     if not keep_unexplained:
         raw_events.renew_versions(engine, tenant.id)
+    for _ in range(ROUNDS):
+        try:
+            return _rebuild_once(engine, graph, tenant, keep_unexplained, progress, forgotten)
+        except Overtaken:
+            log.info("the graph of tenant %d was rebuilt by another process meanwhile; begins again", tenant.id)
+    raise LineageError(f"the graph of tenant {tenant.id} is rebuilt by other processes again and again")
+
+
+def _rebuild_once(
+    engine: Engine,
+    graph: Graph,
+    tenant: Tenant,
+    keep_unexplained: bool,
+    progress: Callable[[int], None],
+    forgotten: Set[Version],
+) -> RebuildReport:
+    began = time.monotonic()
+    under_way = RebuildUnderWay(engine, tenant.id)
     unapplied: dict[Version, EventKey] = {}
     runs: set[SqlRun] = set()
     names = RebuiltNames(engine, tenant.id)
@@ -138,6 +155,8 @@ def rebuild_tenant(
         progress=progress,
         forgotten=forgotten,
         counts=None if keep_unexplained else lambda: Counter(run.sql_id for run in runs),
+        # whoever forgets events repeats that after a crash, and the recovery would bring them back
+        before_write=(lambda: None) if forgotten else under_way.before_write,
     )
     names.finish()
     store = graph.for_tenant(tenant.id)
@@ -154,8 +173,7 @@ def rebuild_tenant(
         "rebuilt the graph of tenant %d from %d events in %.1f s; %d that came meanwhile wait for the next rebuild"
     )
     log.info(message, tenant.id, report.events, took, len(report.late))
-    first = None if report.first is None else time_of(report.first)
-    rebuild_requests.answer_up_to(engine, tenant.id, number, first=first)
+    under_way.answer(None if report.first is None else time_of(report.first))
     return report
 
 

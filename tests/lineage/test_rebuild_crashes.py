@@ -1,0 +1,127 @@
+"""A rebuild that dies, or that sleeps while another one takes over, leaves no graph that lacks events."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from platform_defs.access.tenants import DEMO_TENANT
+from platform_defs.graph.embedded import EmbeddedGraph
+from platform_defs.graph.model import BatchResult, Operation
+from platform_defs.graph.port import GraphStore
+from platform_defs.lineage.sink.commit import ParallelCommitter
+from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
+from platform_defs.store.engine import transact
+from tests.lineage.test_rebuild import AT_ONCE, applied, database, elsewhere, item, new_metrics, tables
+from tests.lineage_events import run_event
+
+__all__ = ["database", "elsewhere"]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Watched:
+    """A graph that counts the writes of a rebuild. dies_after: the process dies after so many, 0 if it does not."""
+
+    graph: EmbeddedGraph
+    dies_after: int = 0
+    writes: int = 0
+
+    def for_tenant(self, tenant: int) -> Any:
+        return _WatchedStore(self.graph.for_tenant(tenant), self)
+
+
+class _WatchedStore:
+    def __init__(self, store: GraphStore, watched: Watched) -> None:
+        self._store = store
+        self._watched = watched
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def apply(self, operations: Iterable[Operation]) -> BatchResult:
+        self._watched.writes += 1
+        written = self._store.apply(operations)
+        if self._watched.writes == self._watched.dies_after:
+            raise Killed
+        return written
+
+
+def commit(engine: Engine, graph: EmbeddedGraph, table: str) -> None:
+    committer = ParallelCommitter(engine, graph, new_metrics())
+    committer.commit([item(engine, run_event(job=table, writes=(f"mart.{table}",)))])
+    committer.flush()
+    committer.close()
+
+
+def test_an_operators_rebuild_that_dies_while_it_writes_is_ended_by_the_recovery(
+    database: Engine, elsewhere: EmbeddedGraph
+) -> None:
+    """What was applied while it read is undone by its first write, and marked as applied all the same."""
+    commit(database, elsewhere, "first")
+    store = elsewhere.for_tenant(DEMO_TENANT.id)
+    read: list[int] = []
+
+    def once(done: int) -> None:
+        if not read:
+            read.append(done)
+            commit(database, elsewhere, "second")
+
+    with pytest.raises(Killed):
+        # nodes are deleted after edges
+        rebuild_tenant(database, Watched(elsewhere, dies_after=2), DEMO_TENANT, progress=once)  # type: ignore[arg-type]
+    assert all(applied(database))
+    assert "second" not in tables(store)
+    recover(database, elsewhere, patience=AT_ONCE)
+    assert {"first", "second"} <= tables(store)
+    assert rebuild_requests.list_open(database) == []
+
+
+def test_a_rebuild_that_slept_while_another_one_ended_writes_nothing_that_it_had_read(
+    database: Engine, elsewhere: EmbeddedGraph
+) -> None:
+    """Its process may be ended at any moment after it wakes up: its lease is lost, and another runner has its work."""
+    commit(database, elsewhere, "first")
+    transact(database, lambda connection: rebuild_requests.request_rebuild(connection, [DEMO_TENANT.id]))
+    read: list[int] = []
+
+    def sleep(done: int) -> None:
+        if not read:
+            read.append(done)
+            rebuild_tenant(database, elsewhere, DEMO_TENANT, keep_unexplained=True)
+            commit(database, elsewhere, "second")
+
+    watched = Watched(elsewhere)
+    rebuild_tenant(database, watched, DEMO_TENANT, keep_unexplained=True, progress=sleep)  # type: ignore[arg-type]
+    assert watched.writes == 0
+    assert {"first", "second"} <= tables(elsewhere.for_tenant(DEMO_TENANT.id))
+    assert rebuild_requests.list_open(database) == []
+
+
+def test_what_is_requested_while_an_operators_rebuild_reads_is_rebuilt_after_it(
+    database: Engine, elsewhere: EmbeddedGraph
+) -> None:
+    commit(database, elsewhere, "first")
+    elsewhere.for_tenant(DEMO_TENANT.id).clear()
+
+    def request(done: int) -> None:
+        transact(database, lambda connection: rebuild_requests.request_rebuild(connection, [DEMO_TENANT.id]))
+
+    rebuild_tenant(database, elsewhere, DEMO_TENANT, progress=request)
+    assert [one.tenant_id for one in rebuild_requests.list_open(database)] == [DEMO_TENANT.id]
+    recover(database, elsewhere, patience=AT_ONCE)
+    assert rebuild_requests.list_open(database) == []
+
+
+def test_a_rebuild_that_ends_after_a_newer_one_opens_no_request_again(database: Engine) -> None:
+    for _ in range(3):
+        transact(database, lambda connection: rebuild_requests.request_rebuild(connection, [DEMO_TENANT.id]))
+    rebuild_requests.answer_up_to(database, DEMO_TENANT.id, 3, first=None)
+    rebuild_requests.answer_up_to(database, DEMO_TENANT.id, 2, first=None)
+    assert rebuild_requests.list_open(database) == []
