@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.platform_up import PlatformUp
+from tests.e2e.conftest import UNHURRIED
+from tests.e2e.platform_up import PATIENTLY, PlatformUp
 from tests.needs import ROOT
 from tests.pages import Block, difference, read_blocks
 from tests.waiting import PATIENCE_S, until
@@ -36,6 +37,7 @@ class Reader:
 
     platform: PlatformUp
     folder: Path
+    programs: Path
 
     def follow(self, page: str) -> None:
         blocks = read_blocks(ROOT / page, page)
@@ -49,7 +51,7 @@ class Reader:
         done = subprocess.run(
             ["bash", "-c", script],
             cwd=self.folder,
-            env=self._environment(),
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             timeout=4 * PATIENCE_S,
             check=False,
@@ -80,21 +82,37 @@ class Reader:
         up = self.platform.up
         return text.replace(up["api"], "http://127.0.0.1:8000").replace(up["ui"], "http://127.0.0.1:3000")
 
-    def _environment(self) -> dict[str, str]:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join([str(self.programs), str(Path(sys.executable).parent), os.environ["PATH"]])
         return {**self.platform.environment, "PATH": path, "LC_ALL": "C.UTF-8", "no_proxy": "127.0.0.1"}
+
+
+# What is answered with an error ends a page's commands, which curl alone would hide, and a run may take its time.
+WRAPPERS = {
+    "curl": 'exec {curl} --fail-with-body "$@"',
+    "platform": 'if [ "$1" = selfcheck ]; then set -- "$@" {patiently}; fi\nexec {platform} "$@"',
+}
+
+
+def strict_programs(folder: Path) -> Path:
+    """Programs that go before those of the machine, and call them."""
+    found = {"curl": shutil.which("curl"), "platform": Path(sys.executable).with_name("platform")}
+    for name, text in WRAPPERS.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text.format(patiently=shlex.join(PATIENTLY), **found)}\n")
+        (folder / name).chmod(0o755)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     folder = tmp_path_factory.mktemp("docs")
     shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
-    up = PlatformUp(folder / "home", folder=folder, demo=True)
+    up = PlatformUp(folder / "home", UNHURRIED, folder, demo=True)
     try:
         up.until_ready()
         # a newcomer begins to read when the last line of the start is there
         until("the demo", lambda: any(line.strip().startswith("5 end") for line in up.lines))
-        yield Reader(up, folder)
+        yield Reader(up, folder, strict_programs(tmp_path_factory.mktemp("programs")))
     finally:
         up.end()
 
@@ -102,6 +120,17 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_can_be_followed_literally(reader: Reader, page: str) -> None:
     reader.follow(page)
+
+
+def test_a_request_of_a_page_that_is_refused_is_noticed(reader: Reader) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"curl -s {reader.platform.up['api']}/api/v1/chains"],
+        env=reader.environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 22, "HTTP 401"
+    assert b"error" in done.stdout, "its reader sees why"
 
 
 def test_no_page_is_left_out() -> None:
