@@ -7,10 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from platform_defs.chains.dag import Node
 from platform_defs.chains.nodes.checkpoints import write_checkpoint
-from platform_defs.chains.nodes.port import NodeResult, Outcome
+from platform_defs.chains.nodes.port import NodeResult, Outcome, Waiting
 from platform_defs.chains.runs import settling, waking
-from platform_defs.chains.runs.attempts import Failure, Finished, timeout_text
+from platform_defs.chains.runs.attempts import Failure, Finished, timeout_of
 from platform_defs.chains.runs.board import Board, Draft, deadline_of
 from platform_defs.chains.runs.happenings import (
     AttemptStarted,
@@ -19,6 +20,7 @@ from platform_defs.chains.runs.happenings import (
     NodesRevived,
     NodesSkipped,
 )
+from platform_defs.chains.runs.node_rows import NodeRow
 from platform_defs.chains.runs.operations import stop_sub_runs
 from platform_defs.chains.states import NodeStatus, next_steps
 
@@ -50,7 +52,6 @@ def advance(connection: Connection, board: Board, step: Step) -> Draft:
         _note_operations(draft)
     for finished in step.results:
         _settle(draft, step, finished.attempt.node.id, finished.attempt.number, finished.result)
-    _end_overdue(draft, step)
     if step.free > 0:
         if draft.is_stale:
             _find_ready(draft)
@@ -76,7 +77,10 @@ def _settle(draft: Draft, step: Step, node_id: str, attempt: int, result: Outcom
     row = draft.row(node_id)
     if row.status is not NodeStatus.RUNNING or row.attempt != attempt or row.drive_no != step.drive_no:
         return  # An operator completed the node meanwhile: this result comes too late.
-    settled = settling.settle(draft.board.dag.by_id[node_id], row, result, step.now)
+    node = draft.board.dag.by_id[node_id]
+    if isinstance(result, Waiting) and _is_overdue(node, row, step.now):
+        result = timeout_of(node)
+    settled = settling.settle(node, row, result, step.now)
     values = dict(settled.values)
     if step.is_leaving and not values:
         values = settling.interrupted(row, step.now)
@@ -92,17 +96,19 @@ def _settle(draft: Draft, step: Step, node_id: str, attempt: int, result: Outcom
         draft.add_ready_below(node_id)
     elif values.get("status") is NodeStatus.FAILED:
         draft.is_stale = True
+    if isinstance(result, Failure) and result.timed_out:
+        reason = f"node {node_id} {result.error}"
+        stop_sub_runs(draft.connection, draft.run_id, node_id, actor=PLATFORM, reason=reason)
 
 
-def _end_overdue(draft: Draft, step: Step) -> None:
-    """Ends the attempts of nodes that have waited for longer than they may take."""
-    for row in draft.idle_rows():
-        node = draft.board.dag.by_id[row.node_id]
-        deadline = deadline_of(node, row.started_at) if row.is_waiting else None
-        if deadline is not None and deadline <= step.now:
-            _settle(draft, step, node.id, row.attempt, Failure(timeout_text(node)))
-            reason = f"node {node.id} {timeout_text(node)}"
-            stop_sub_runs(draft.connection, draft.run_id, node.id, actor=PLATFORM, reason=reason)
+def _is_overdue(node: Node, row: NodeRow, now: datetime) -> bool:
+    """Whether a node that would go on waiting has used up its time.
+
+    It is asked only after a look: what a node waits for may have happened in time although nobody has looked since,
+    because the platform was down or no slot was free.
+    """
+    deadline = deadline_of(node, row.started_at)
+    return deadline is not None and deadline <= now
 
 
 def _find_ready(draft: Draft) -> None:

@@ -24,6 +24,7 @@ class Failure:
     error: str
     may_retry: bool = True
     stopped: bool = False
+    timed_out: bool = False
 
 
 @dataclass
@@ -131,7 +132,7 @@ class Attempts:
 def _failure_of(attempt: Attempt, error: str, *, may_retry: bool = True) -> Failure:
     """An attempt that fails after it was told to end was most likely interrupted: the reason to end is its error."""
     if attempt.is_timed_out:
-        return Failure(timeout_text(attempt.node))
+        return timeout_of(attempt.node)
     if attempt.stop.reason is not None:
         return Failure(attempt.stop.reason, stopped=True)
     return Failure(error, may_retry=may_retry)
@@ -139,3 +140,7 @@ def _failure_of(attempt: Attempt, error: str, *, may_retry: bool = True) -> Fail
 
 def timeout_text(node: Node) -> str:
     return f"timed out after {node.timeout_s:g} s"
+
+
+def timeout_of(node: Node) -> Failure:
+    return Failure(timeout_text(node), timed_out=True)

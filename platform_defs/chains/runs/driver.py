@@ -154,8 +154,9 @@ class RunDriver:
                 settled = settling.died(row, now)
                 node_rows.change(connection, self._run_id, row, settled.values)
                 failed += [settled.happening] if settled.happening else []
-        if run.status == RunStatus.PENDING:
-            begins = {"status": RunStatus.RUNNING, "started_at": now}
+        if run.started_at is None:
+            # Not only a PENDING run: one that was stopped or given up before it had begun, and retried, begins here.
+            begins = {"started_at": now} | ({"status": RunStatus.RUNNING} if run.status == RunStatus.PENDING else {})
             connection.execute(update(job_run).where(job_run.c.run_id == self._run_id).values(begins))
         mine = (job_run_drive.c.run_id == self._run_id) & (job_run_drive.c.drive_no == self._drive_no)
         work_id = connection.execute(select(job_run_drive.c.work_id).where(mine)).scalar_one()
