@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, func, or_, select
+from sqlalchemy import Connection, Engine, Row, Select, func, or_, select
 
 from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import Tenant, find_tenant, list_tenants
@@ -57,6 +57,10 @@ class Position:
     def as_json(self) -> dict[str, Any]:
         return {"at": self.at.isoformat(), "auditId": self.audit_id}
 
+    def not_after(self, now: datetime) -> "Position":
+        """Rows that were written while a clock was ahead must not hide what is written until that time has come."""
+        return Position(min(self.at, now), self.audit_id)
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Position":
         return cls(datetime.fromisoformat(value["at"]), int(value["auditId"]))
@@ -78,15 +82,16 @@ def new_events(connection: Connection, before: Position) -> tuple[list[Event], P
     """The events of everything that changed since, oldest first, and the position after them."""
     since = before.at - OVERLAP
     changed = _changed_runs(connection, since)
-    operations = _operations(connection, before.audit_id)
+    late, operations = _late_operations(connection, before.audit_id, since), _operations(connection, before.audit_id)
     runs = {run.run_id: run for run in changed}
-    missing = {row.object_id for row in operations} - runs.keys()
+    missing = {row.object_id for row in (*late, *operations)} - runs.keys()
     runs |= {run.run_id: run for run in _runs_by_id(connection, missing)}
     nodes = _changed_nodes(connection, [run.run_id for run in changed], since)
     parents = _parents(connection, runs.values())
     events = [event for run in changed for event in _run_events(run, parents)]
     events += [event for node in nodes for event in _node_events(runs[node.run_id], node)]
-    events += [event for row in operations if row.object_id in runs for event in _before(row, runs, parents)]
+    done = [row for row in (*late, *operations) if row.object_id in runs]
+    events += [event for row in done for event in _before(row, runs, parents)]
     # If the look was cut off, the next one begins with the last node that was read; its runs were read whole.
     times = [node.updated_at for node in nodes]
     if len(nodes) < ROWS_PER_LOOK:
@@ -172,11 +177,21 @@ def _changed_nodes(connection: Connection, run_ids: Sequence[str], since: dateti
 def _operations(connection: Connection, audit_id: int) -> Sequence[Row[Any]]:
     """What people did to nodes: what was there before may never have been seen."""
     audit = job_audit.c
+    query = _select_operations().where(audit.id > audit_id)
+    return connection.execute(query.order_by(audit.id).limit(ROWS_PER_LOOK)).all()
+
+
+def _late_operations(connection: Connection, audit_id: int, since: datetime) -> Sequence[Row[Any]]:
+    """Operations that may have been committed after others with greater ids had been read."""
+    audit = job_audit.c
+    query = _select_operations().where(audit.id <= audit_id, audit.created_at >= since)
+    return connection.execute(query.order_by(audit.id.desc()).limit(ROWS_PER_LOOK)).all()
+
+
+def _select_operations() -> Select[Any]:
+    audit = job_audit.c
     columns: tuple[Any, ...] = (audit.id, audit.object_id, audit.node_id, audit.before_json)
-    query = select(*columns)
-    return connection.execute(
-        query.where(audit.id > audit_id, audit.action.in_(_OPERATIONS)).order_by(audit.id).limit(ROWS_PER_LOOK)
-    ).all()
+    return select(*columns).where(audit.action.in_(_OPERATIONS))
 
 
 def _parents(connection: Connection, runs: Iterable[Row[Any]]) -> dict[str, str]:

@@ -5,7 +5,7 @@ that the first one started.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
@@ -76,6 +76,9 @@ def start_arrived(
     def look(connection: Connection) -> tuple[ActiveSince, list[Row[Any]]]:
         chain = find_chain(connection, chain_id)
         active = active_since(connection, chain, trigger, known)
+        if active.since is not None and active.since > now:
+            # The clock was ahead when the chain was enabled: what arrives until that time must start runs too.
+            active = replace(active, since=now)
         if active.since is None or not _is_active(chain, trigger):
             return active, []
         return active, _new_arrivals(connection, chain_id, trigger, max(active.since, now - lookback))

@@ -45,7 +45,7 @@ def chain_lineage(context: SensorEvaluationContext) -> SensorResult | SkipReason
             )
         now = datetime.now(UTC)
         before = (
-            Position.from_json(json.loads(context.cursor))
+            Position.from_json(json.loads(context.cursor)).not_after(now)
             if context.cursor
             else read(engine, lambda connection: first_position(connection, now))
         )

@@ -1,16 +1,17 @@
 """OpenLineage events of chains in the platform's own sink: all of them, each once, whatever happens to the sink."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dagster import DagsterInstance, SensorResult, SkipReason, build_sensor_context
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Connection, Engine, select, update
 
 from platform_defs.access.tenants import DEMO_TENANT, Tenant, add_tenant
 from platform_defs.chain_lineage import Position, new_events, node_run_id
+from platform_defs.chains import audit
 from platform_defs.chains.definitions import create_chain
 from platform_defs.chains.runs.operations import complete_node, stop_run
 from platform_defs.store.engine import read
@@ -153,6 +154,43 @@ def test_what_happens_while_the_sink_is_away_is_told_afterwards(
     monkeypatch.delenv("PLATFORM_GRAPH_URL")
     assert sensor.tick() == "sent 4 events to tenant 1"
     assert len(stored(engine)) == 4
+
+
+def test_what_happens_after_a_clock_was_ahead_is_told_too(engine: Engine, sensor: Sensor) -> None:
+    drivers = Drivers(engine)
+    ahead = drivers.start(drivers.chain("ahead", PRINT))
+    drivers.until_ended(ahead)
+    to_come = datetime.now(UTC) + timedelta(hours=8)
+    with engine.begin() as connection:
+        connection.execute(update(job_run).where(job_run.c.run_id == ahead).values(updated_at=to_come))
+    sensor.tick()
+    drivers.until_ended(drivers.start(drivers.chain("afterwards", PRINT)))
+    sensor.tick()
+    assert {("afterwards", "START"), ("afterwards", "COMPLETE"), ("afterwards.p", "COMPLETE")} <= set(names(engine))
+
+
+@pytest.mark.needs("mysql")
+def test_an_operation_that_was_committed_after_a_later_one_had_been_read_is_told(migrated: SharedDatabases) -> None:
+    engine = migrated.empty("mysql")
+    drivers = Drivers(engine)
+    run_id = drivers.start(drivers.chain("c", PRINT))
+    drivers.until_ended(run_id)
+    now = datetime.now(UTC)
+    failed = {"status": "FAILED", "endedAt": now.isoformat(), "lastError": "no luck"}
+
+    def operate(connection: Connection, before: dict[str, Any]) -> None:
+        audit.record(connection, actor="ann", action="node.retry", object_id=run_id, node_id="p", before=before)
+
+    try:
+        with engine.begin() as slow:
+            operate(slow, failed)
+            with engine.begin() as quick:
+                operate(quick, {})
+            _, position = read(engine, lambda connection: new_events(connection, Position(now, 0)))
+        events, _ = read(engine, lambda connection: new_events(connection, position))
+    finally:
+        _empty(engine)
+    assert [event["job"]["name"] for event in events if event["eventType"] == "FAIL"] == ["c.p"]
 
 
 def test_the_tenant_is_the_one_that_is_configured_or_the_only_one(

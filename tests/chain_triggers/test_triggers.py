@@ -155,6 +155,17 @@ def test_arrivals_count_from_when_the_chain_was_enabled_with_the_trigger(engine:
 
 
 @on_sqlite
+def test_a_chain_that_was_enabled_while_the_clock_was_ahead_does_not_wait_for_that_time(engine: Engine) -> None:
+    chain_id = chain(engine, TABLE)
+    table = Table(engine, chain_id, TABLE)
+    with engine.begin() as connection:
+        connection.execute(job_audit.update().values(created_at=datetime.now(UTC) + timedelta(hours=8)))
+    assert table.tick() == (0, ())
+    write_arrival(engine, "ORDERS_202512", "20251201", datetime.now(UTC))
+    assert table.tick() == (1, ())
+
+
+@on_sqlite
 @pytest.mark.parametrize("is_changed_later", [False, True])
 def test_an_old_chain_whose_audit_was_deleted_starts_runs_also_when_the_cursor_is_lost(
     engine: Engine, is_changed_later: bool
