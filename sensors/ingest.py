@@ -29,18 +29,19 @@ from assets.ingest.endpoint_assets import WINDOWS_PER_RUN
 from assets.ingest.loading import load_endpoints
 from assets.ingest.names import COMPLETE, ENDPOINT_TAG, GROUP, asset_key, endpoint_tag
 from assets.ingest.partitions import bucket_partitions
-from assets.ingest.reports import is_partition, materialization, partition_of
+from assets.ingest.reports import is_materialised, is_partition, materialization, partition_of
 from assets.ingest.retention import ingest_retention
 from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation
+from platform_defs.ingest.cursors.catching_up import catch_up
 from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
 from platform_defs.ingest.execution.blocks import list_blocks
 from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.ingest.ledger.forgotten import is_forgotten
 from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals, waits_until
-from platform_defs.ingest.ledger.reports import mark_reported, unreported_plans
-from platform_defs.ingest.ledger.windows import was_begun, window_states
+from platform_defs.ingest.ledger.reports import claim_report, mark_reported, unreported_plans
+from platform_defs.ingest.ledger.windows import plan_report, was_begun, window_states
 from platform_defs.ingest.planning.harvest_requests import TRY_AGAIN_AFTER, windows_to_request
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.compiler import compile_all
@@ -242,20 +243,26 @@ def _is_at_work(instance: DagsterInstance, spec: Spec) -> bool:
 
 
 def _report_completed(instance: DagsterInstance, engine: Engine, now: datetime) -> int:
-    """Windows that an executor completed after their run had ended, or outside of Dagster."""
+    """Windows that an executor completed after their run had ended, or outside of Dagster, also if it died then."""
     specs = {
         (endpoint.provenance_code, endpoint.endpoint_name, operation): compiled.spec
         for endpoint in compile_all(engine, now)
         for operation, compiled in endpoint.specs.items()
     }
-    reports = unreported_plans(engine, now, older_than=REPORTED_AFTER, limit=REPORTS_PER_TICK)
-    for report in reports:
+    reported = 0
+    for plan_id in unreported_plans(engine, now, older_than=REPORTED_AFTER, limit=REPORTS_PER_TICK):
+        if (claim := claim_report(engine, plan_id, now)) is None:
+            continue
+        catch_up(engine, plan_id, now)
+        report = plan_report(engine, plan_id)
         spec = specs.get((report.provenance_code, report.endpoint_name, report.operation))
         if spec is not None and is_partition(report, spec):
-            after = read_plan_cursor(engine, spec, report.plan_id)
-            instance.report_runless_asset_event(materialization(report, partition_of(report, spec), after=after))
-        mark_reported(engine, [report.plan_id], now)
-    return len(reports)
+            partition, after = partition_of(report, spec), read_plan_cursor(engine, spec, plan_id)
+            if not (claim.may_be_told and is_materialised(instance, report, partition)):
+                instance.report_runless_asset_event(materialization(report, partition, after=after))
+        mark_reported(engine, [plan_id], now)
+        reported += 1
+    return reported
 
 
 def _report_checks(instance: DagsterInstance, engine: Engine, now: datetime) -> int:

@@ -17,12 +17,12 @@ from dagster import (
 from assets.ingest.complete import AGAIN, BEGIN_ANEW, GOES_ON
 from assets.ingest.names import GROUP, PLAN_TAG, asset_key, plan_tag_of
 from assets.ingest.partitions import bucket_partitions, partition_key, window_partitions
-from assets.ingest.reports import materialization, partition_of
+from assets.ingest.reports import is_materialised, materialization, partition_of
 from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import IngestError
 from platform_defs.ingest.execution.blocks import why_not_asked
-from platform_defs.ingest.ledger.reports import mark_reported
+from platform_defs.ingest.ledger.reports import claim_report, mark_reported
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
     Listener,
@@ -181,13 +181,17 @@ def _listener(context: AssetExecutionContext, environment: IngestEnvironment, sp
 
 
 def _tell(context: AssetExecutionContext, environment: IngestEnvironment, spec: Spec, result: PartitionResult) -> None:
-    """Materialises a complete partition at once, with its own metadata; an incomplete one only says why."""
+    """Materialises a complete partition once, with its own metadata; an incomplete one only says why."""
     partition = partition_of(result.report, spec)
     if not result.is_complete:
         context.log.error(f"{partition} is incomplete: {_reason(result)}")
         return
+    if (claim := claim_report(environment.engine, result.plan.plan_id, environment.clock())) is None:
+        context.log.info(f"{partition} is complete, and was materialised when another executor had completed it")
+        return
     before, after = result.cursor_before, result.cursor_after
-    context.log_event(materialization(result.report, partition, before=before, after=after))
+    if not (claim.may_be_told and is_materialised(context.instance, result.report, partition)):
+        context.log_event(materialization(result.report, partition, before=before, after=after))
     mark_reported(environment.engine, [result.plan.plan_id], environment.clock())
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from dagster import AssetMaterialization, MetadataValue
+from dagster import AssetMaterialization, AssetRecordsFilter, DagsterInstance, MetadataValue
 
 from assets.ingest.names import asset_key
 from assets.ingest.partitions import partition_key
@@ -16,6 +16,8 @@ NOTHING_DUE = "no record of this bucket is stale, was made by other expressions 
 MORE_IS_DUE = "this was as much as one plan takes: materialise the bucket again for the rest, or wait for its next day"
 _PLOT_WIDTH = 40
 _PLOT_ROWS = 50
+# The newest materialisations of a partition: it is not fetched again so often within the minutes of an outage.
+_LOOKED_AT = 20
 
 
 def materialization(
@@ -60,6 +62,14 @@ def plan_metadata(
     if after is not None:
         found["cursor after"] = MetadataValue.timestamp(after)
     return found
+
+
+def is_materialised(instance: DagsterInstance, report: PlanReport, partition: str) -> bool:
+    """Whether Dagster was told of this very plan: its partition may have been fetched again since then."""
+    key = asset_key(report.provenance_code, report.endpoint_name, report.operation)
+    wanted = AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+    told = [record.asset_materialization for record in instance.fetch_materializations(wanted, _LOOKED_AT).records]
+    return any(each is not None and each.metadata["plan"].value == report.plan_key for each in told)
 
 
 def partition_of(report: PlanReport, spec: Spec) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime
 from sqlalchemy import Engine, select
 
 from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
+from platform_defs.ingest.cursors.catching_up import catch_up
 from platform_defs.ingest.cursors.operations import read_plan_cursor
 from platform_defs.ingest.errors import EndpointBlocked, PlanError, SpecError
 from platform_defs.ingest.execution.blocks import why_not_asked
@@ -131,6 +132,7 @@ def materialise_windows(
 
     def tell(plan_id: int) -> None:
         window, plan = planned[plan_id]
+        catch_up(environment.engine, plan_id, environment.clock())
         after = read_plan_cursor(environment.engine, compiled.spec, plan_id)
         report = plan_report(environment.engine, plan_id)
         # only now: if one of the reads above failed, the window is reported at the end
@@ -179,6 +181,7 @@ def materialise_bucket(
     listener.on_planned({bucket: plan})
     before = read_plan_cursor(environment.engine, compiled.spec, plan.plan_id)
     _drain(environment, {plan.plan_id: f"bucket {bucket}"}, lambda plan_id: None, listener, executor)
+    catch_up(environment.engine, plan.plan_id, environment.clock())
     after = read_plan_cursor(environment.engine, compiled.spec, plan.plan_id)
     result = PartitionResult(None, bucket, plan, plan_report(environment.engine, plan.plan_id), before, after)
     listener.on_result(result)

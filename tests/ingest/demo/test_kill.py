@@ -3,21 +3,25 @@
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from multiprocessing.process import BaseProcess
 
 import pytest
-from sqlalchemy import URL, Engine
+from dagster import DagsterInstance, build_sensor_context
+from sqlalchemy import URL, Engine, update
 
-from platform_defs.demo_source.registry import load_demo_sources
+from platform_defs.demo_source.registry import FIRST_WINDOWS, load_demo_sources
 from platform_defs.demo_source.server import DemoSettings, running_server
-from platform_defs.ingest.codes import PlanStatus
+from platform_defs.ingest.codes import Operation, PlanStatus
+from platform_defs.ingest.cursors.operations import read_watermark
+from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.store import migrate
-from platform_defs.store.engine import open_engine
+from platform_defs.store.engine import open_engine, transact
 from platform_defs.store.tables.ingest import ing_outbox, ing_plan, ing_record
+from sensors.ingest import keep_ingest_going
 from tests.ingest.demo import killed_harvest
 from tests.ingest.demo.demo_client import DemoClient
-from tests.ingest.demo.harvest import DAY, NOW, ids_of_truth, stored_ids
+from tests.ingest.demo.harvest import DAY, ENDPOINTS, NOW, ids_of_truth, stored_ids
 from tests.ingest.planning.test_planner import rows_of
 from tests.waiting import until
 
@@ -93,6 +97,17 @@ def assert_complete_and_once(engine: Engine, demo: DemoClient, code: str) -> Non
     assert len(rows_of(engine, ing_record)) == len(truth)
 
 
+def watermark_after_upkeep(engine: Engine, code: str, monkeypatch: pytest.MonkeyPatch) -> datetime | None:
+    """After one tick, more than a minute after the last change: the kill may have come before the cursor was moved."""
+    monkeypatch.setenv("PLATFORM_DB_URL", engine.url.render_as_string(hide_password=False))
+    long_ago = update(ing_plan).values(updated_at=datetime.now(UTC) - timedelta(hours=1))
+    transact(engine, lambda connection: connection.execute(long_ago))
+    with DagsterInstance.ephemeral() as instance, build_sensor_context(instance=instance) as context:
+        keep_ingest_going(context)
+    spec = compile_spec(engine, code, ENDPOINTS[code], Operation.HARVEST, now=NOW).spec
+    return read_watermark(engine, spec)
+
+
 def fetched_pages(demo: DemoClient, code: str) -> Counter[str]:
     path = "/entrez/eutils/esearch.fcgi" if code == "demo_pubmed" else "/works"
     return Counter(seen["query"] for seen in demo.requests()["requests"] if seen["path"] == path)
@@ -101,14 +116,21 @@ def fetched_pages(demo: DemoClient, code: str) -> Counter[str]:
 @pytest.mark.parametrize("is_answered", [False, True], ids=["inside a batch", "between two"])
 @pytest.mark.parametrize(("code", "keeps_place", "number"), KILLS)
 def test_a_killed_harvest_is_finished_by_the_next_one(
-    file_engine: Engine, code: str, keeps_place: bool, number: int, is_answered: bool
+    file_engine: Engine,
+    code: str,
+    keeps_place: bool,
+    number: int,
+    is_answered: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with running_server(DemoSettings(records=15 * 60, now=NOW, cursor_keeps_place=keeps_place)) as url:
         demo = DemoClient(url)
-        load_demo_sources(file_engine, url, now=NOW - timedelta(days=1))
+        # its windows begin with the one that is fetched: the watermark is at its end when it is complete
+        load_demo_sources(file_engine, url, now=DAY.start + FIRST_WINDOWS)
         kill_at(file_engine, demo, code, number, is_answered=is_answered)
         finish(file_engine, code)
         assert_complete_and_once(file_engine, demo, code)
+        assert watermark_after_upkeep(file_engine, code, monkeypatch) == DAY.end
         again = fetched_pages(demo, code).total() - PAGES
         # where the source keeps the place itself, the slice may have to begin again from its window
         assert again <= (PAGES if keeps_place else 1)
