@@ -1,21 +1,26 @@
 """A rebuild that dies, or that sleeps while another one takes over, leaves no graph that lacks events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
-from platform_defs.access.tenants import DEMO_TENANT
+from platform_defs.access.tenants import DEMO_TENANT, Tenant
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.model import BatchResult, Operation
 from platform_defs.graph.port import GraphStore
+from platform_defs.lineage.facts import weight_of
+from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.apply import ApplyResult, EventFacts, apply_events
 from platform_defs.lineage.sink.commit import ParallelCommitter
-from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep import rebuild_requests, recovery
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
 from platform_defs.store.engine import transact
-from tests.lineage.test_rebuild import AT_ONCE, applied, database, elsewhere, item, new_metrics, tables
+from platform_defs.store.metadata import now
+from tests.lineage.test_rebuild import AT_ONCE, applied, database, elsewhere, item, new_metrics, store_raw, tables
 from tests.lineage_events import run_event
 
 __all__ = ["database", "elsewhere"]
@@ -125,3 +130,21 @@ def test_a_rebuild_that_ends_after_a_newer_one_opens_no_request_again(database: 
     rebuild_requests.answer_up_to(database, DEMO_TENANT.id, 3, first=None)
     rebuild_requests.answer_up_to(database, DEMO_TENANT.id, 2, first=None)
     assert rebuild_requests.list_open(database) == []
+
+
+def test_the_recovery_writes_no_more_at_once_than_the_graph_takes_in_time(
+    database: Engine, elsewhere: EmbeddedGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would fail for ever, for all tenants, after a slow Neo4j had left many wide events behind."""
+    store_raw(database, *(item(database, run_event(job=f"job{number}")) for number in range(5)))
+    sizes: list[int] = []
+
+    def apply(store: GraphStore, tenant: Tenant, events: Sequence[EventFacts], counts: Any) -> ApplyResult:
+        sizes.append(len(events))
+        return apply_events(store, tenant, events, counts)
+
+    monkeypatch.setattr(recovery, "apply_events", apply)
+    (first, *_) = raw_events.read_unapplied(database, before=now() + timedelta(minutes=1))
+    monkeypatch.setattr(recovery, "GROUP_FACTS", 2 * sum(map(weight_of, first.event_facts.facts)))
+    assert recover(database, elsewhere, patience=AT_ONCE).applied == 5
+    assert sizes == [2, 2, 1]

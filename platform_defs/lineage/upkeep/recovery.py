@@ -16,7 +16,7 @@ from platform_defs.canonical import canonical_json
 from platform_defs.errors import one_line
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import LineageError
-from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.facts import Ref, weight_of
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.sink import raw_events
@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 
 # No request works on its rows for as long as this, so an unapplied row that is older belongs to no request any more.
 ABANDONED_AFTER = timedelta(seconds=15)
+
+# A group of the recovery has at most so many facts, unless one event alone has more.
+GROUP_FACTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,9 @@ def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryRepor
     before = now() - patience
     while rows := raw_events.read_unapplied(engine, before=before, after_id=after):
         after = rows[-1].id
-        good, bad = _apply(engine, graph, rows)
-        applied, refused = applied + good, refused + bad
+        for group in _groups(rows):
+            good, bad = _apply(engine, graph, group)
+            applied, refused = applied + good, refused + bad
     rebuilt: list[int] = []
     failed: dict[int, Exception] = {}
     for request in rebuild_requests.list_open(engine):
@@ -187,6 +191,21 @@ def rebuild_if_small(engine: Engine, graph: Graph, tenant_id: int, *, at_most: i
     # a rebuild for an earlier HTTP request may have answered this one's request for a rebuild as well
     if any(request.tenant_id == tenant_id for request in rebuild_requests.list_open(engine)):
         rebuild_tenant(engine, graph, tenant, keep_unexplained=True)
+
+
+def _groups(rows: Sequence[StoredEvent]) -> Iterator[list[StoredEvent]]:
+    """The rows in groups that one transaction of the graph can write in time, as the sink forms them."""
+    group: list[StoredEvent] = []
+    facts = 0
+    for row in rows:
+        weight = sum(map(weight_of, row.event_facts.facts))
+        if group and facts + weight > GROUP_FACTS:
+            yield group
+            group, facts = [], 0
+        group.append(row)
+        facts += weight
+    if group:
+        yield group
 
 
 def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> tuple[int, int]:
