@@ -207,6 +207,16 @@ def test_a_rebuild_removes_what_no_event_explains_and_keeps_what_others_wrote(
     assert store.nodes([SQL.id])[SQL.id].props["executionCount"] == 3
 
 
+def test_a_rebuild_keeps_what_others_wrote_on_the_node_of_the_tenant(
+    graph: Graph, store: GraphStore, tenant: Tenant, migrated: dict[str, Engine]
+) -> None:
+    events = [event(1, *RUN)]
+    apply_events(store, tenant, events)
+    store.apply([PatchNodes([Patch(str(tenant.id), {"owner": "sales"})])])
+    rebuilt(graph, tenant, events, migrated["sqlite"])
+    assert store.nodes([str(tenant.id)])[str(tenant.id)].props["owner"] == "sales"
+
+
 def test_an_event_that_arrives_during_a_rebuild_is_not_lost(
     graph: Graph, store: GraphStore, tenant: Tenant, migrated: dict[str, Engine]
 ) -> None:

@@ -26,6 +26,12 @@ def _has_renames(node: Node) -> bool:
     return '"renames":' in node.props.get(FACTS, "")
 
 
+def is_silent(node: Node, since: Stamp) -> bool:
+    """Whether this speaker has said nothing since then."""
+    speaker = read_node(node, NEVER).speaker
+    return speaker is None or max((run.newest for run in speaker.runs.values()), default=NEVER) < since
+
+
 class Speakers:
     """The speakers of a graph: which of them may be forgotten, and which renames the others still need.
 
@@ -46,10 +52,7 @@ class Speakers:
             return
         if item.id.startswith(f"{SPEAKER}:"):
             speaker = read_node(item, NEVER).speaker
-            if (
-                speaker is None
-                or max((run.newest for run in speaker.runs.values()), default=NEVER) < self._silent_since
-            ):
+            if speaker is None or is_silent(item, self._silent_since):
                 # its claims stay
                 self.silent.append(item.id)
                 return

@@ -20,7 +20,7 @@ from platform_defs.lineage.indexes import hide_outdated
 from platform_defs.lineage.merge.changes import operations
 from platform_defs.lineage.merge.deduplication import note_naming_events, without_repeats
 from platform_defs.lineage.merge.load import load
-from platform_defs.lineage.merge.pruning import Speakers, forget, is_candidate
+from platform_defs.lineage.merge.pruning import Speakers, forget, is_candidate, is_silent
 from platform_defs.lineage.merge.relinking import Relink, take_back
 from platform_defs.lineage.merge.rules import may_drop, take
 from platform_defs.lineage.merge.speech.vouching import NOTHING, vouched_assets
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 PRUNED_AT_ONCE = 500
 NAMED_AT = "_named"
+# what the merge writes on a Tenant node (tenant_props)
+TENANT_PROPS = frozenset({"code", "name", NAMED_AT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +106,27 @@ def prune_graph(store: GraphStore, older_than: datetime, *, speakers_before: dat
     Speakers who have said nothing since `speakers_before` are forgotten too.
     """
     before = Stamp(version_of(older_than, ""))
-    speakers = Speakers(NEVER if speakers_before is None else Stamp(version_of(speakers_before, "")))
+    silent_since = NEVER if speakers_before is None else Stamp(version_of(speakers_before, ""))
+    speakers = Speakers(silent_since)
     found: dict[str, None] = {}
     for item in store.stream():
         speakers.see(item)
         if is_candidate(item):
             found |= dict.fromkeys([item.id] if isinstance(item, Node) else [item.from_id])
-    for some in chunks(speakers.silent, PRUNED_AT_ONCE):
-        store.apply([DeleteNodes(some)])
+    silent = sum(
+        store.update(partial(_forget_silent, ids=some, since=silent_since))
+        for some in chunks(speakers.silent, PRUNED_AT_ONCE)
+    )
     old = sorted(found.keys() - speakers.needed_ids() - {str(store.tenant)})
     pruned = (store.update(partial(_prune_some, ids=some, before=before)) for some in chunks(old, PRUNED_AT_ONCE))
-    return sum(pruned) + len(speakers.silent)
+    return silent + sum(pruned)
+
+
+def _forget_silent(transaction: GraphTransaction, *, ids: Sequence[str], since: Stamp) -> int:
+    """Forgets these speakers, unless they have spoken since they were found: a job may run just now, after months."""
+    silent = sorted(id for id, node in transaction.nodes(ids).items() if is_silent(node, since))
+    transaction.apply([DeleteNodes(silent)])
+    return len(silent)
 
 
 def _prune_some(transaction: GraphTransaction, *, ids: Sequence[str], before: Stamp) -> int:

@@ -37,6 +37,7 @@ from platform_defs.lineage.merge.rules import take
 from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, State, empty_state
 from platform_defs.lineage.sink.apply import (
     NAMED_AT,
+    TENANT_PROPS,
     EventFacts,
     apply_events,
     hide_outdated_indexes,
@@ -243,6 +244,6 @@ def _replace_by_change(edges: dict[EdgeKey, Edge], key: EdgeKey, change: Mapping
 def _props_without_facts(stored: Node, keep_counts: bool) -> dict[str, object]:
     """Properties that no fact decides: those that other systems wrote, and the execution count."""
     if "Tenant" in stored.labels:
-        return {}
+        return {name: value for name, value in stored.props.items() if name not in TENANT_PROPS}
     state = read_node(stored, NEVER)
     return state.foreign | ({COUNT: state.count} if keep_counts and state.count is not None else {})
