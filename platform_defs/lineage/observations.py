@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, func, select
+from sqlalchemy import Connection, Engine, Row, select
 
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import Dataset, parse_event
-from platform_defs.lineage.new_events import read_new_events
+from platform_defs.lineage.new_events import newest_id, read_new_events
 from platform_defs.lineage.sink.linked_tables import LinkedTables
 from platform_defs.lineage.tables.in_events import tables_in
 from platform_defs.lineage.tables.keys import Table, table_of
@@ -93,8 +93,8 @@ def observe(engine: Engine, after: Position, *, without: Set[int], at: datetime 
 
 
 def _still_there(engine: Engine, after: Position) -> Position:
-    """The position, or the newest event if that is before it: SQLite gives the ids of deleted newest rows again."""
-    newest = read(engine, lambda connection: connection.scalar(select(func.max(_events.id)))) or 0
+    """The position, or the newest event if that is before it."""
+    newest = newest_id(engine)
     return after if after.last_id <= newest else Position(newest)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Select, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, delete, func, select, update
 
 from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import Tenant
@@ -16,6 +16,7 @@ from platform_defs.lineage.errors import InvalidEvent
 from platform_defs.lineage.events import Event, parse_event
 from platform_defs.lineage.extract.facts_of import Extraction, facts_of
 from platform_defs.lineage.facts import Fact, Ref
+from platform_defs.lineage.new_events import WRONG_CLOCK
 from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.sink.symlinks import EventNames, NameUse
 from platform_defs.lineage.version import Version, is_ahead, version_at_arrival, version_of
@@ -167,22 +168,21 @@ def remove_unapplied(connection: Connection, keys: Sequence[EventKey]) -> None:
 def read_unapplied(engine: Engine, *, before: datetime, after_id: int = 0, limit: int = PAGE) -> list[StoredEvent]:
     """Events stored before that time which the graph lacks, oldest first."""
     query: Select[Any] = (
-        select(_events.id)
-        .where(_events.graph_applied_at.is_(None), _events.created_at < before, _events.id > after_id)
-        .order_by(_events.id)
-        .limit(limit)
+        select(_events.id).where(*_waits_since(before), _events.id > after_id).order_by(_events.id).limit(limit)
     )
     ids = read(engine, lambda connection: connection.scalars(query).all())
     return [read_row(row) for row in _rows_by_id(engine, ids)]
 
 
 def count_unapplied(engine: Engine, *, before: datetime, attempts: int = 5) -> int:
-    query = (
-        select(func.count())
-        .select_from(lineage_events)
-        .where(_events.graph_applied_at.is_(None), _events.created_at < before)
-    )
+    query = select(func.count()).select_from(lineage_events).where(*_waits_since(before))
     return int(read(engine, lambda connection: connection.execute(query).scalar_one(), attempts=attempts))
+
+
+def _waits_since(before: datetime) -> tuple[ColumnElement[bool], ...]:
+    """The graph lacks the event, which was stored before that time, or by a clock that has been set back since."""
+    old = (_events.created_at < before) | (_events.created_at > max(before, now()) + WRONG_CLOCK)
+    return _events.graph_applied_at.is_(None), old
 
 
 def count_events(engine: Engine, tenant_id: int, *, at_most: int) -> int:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, delete, func, select
+from sqlalchemy import Connection, Engine, Row, delete, func, select, update
 
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import parse_event
-from platform_defs.lineage.new_events import read_new_events
+from platform_defs.lineage.new_events import newest_id, read_new_events
 from platform_defs.lineage.sink.linked_tables import LinkedTables
 from platform_defs.lineage.tables.in_events import tables_in
 from platform_defs.lineage.tables.keys import table_of
@@ -37,6 +37,9 @@ def note_new_tables(engine: Engine, *, at: datetime | None = None) -> int:
     """Reads events since the last call, a bounded number of them; returns how many."""
     position = select(lineage_cursor.c.last_id).where(lineage_cursor.c.name == CURSOR)
     last: int = read(engine, lambda connection: connection.execute(position).scalar()) or 0
+    if (newest := newest_id(engine)) < last:
+        last = 0
+        transact(engine, lambda connection: _come_back(connection, newest))
     found: dict[tuple[int, str], dict[str, Any]] = {}
     count = 0
     linked = LinkedTables(engine)
@@ -54,6 +57,14 @@ def note_new_tables(engine: Engine, *, at: datetime | None = None) -> int:
 
     transact(engine, work)
     return count
+
+
+def _come_back(connection: Connection, newest: int) -> None:
+    """Retention has deleted the newest events: the ids that are noted would hide the tables of events that get them."""
+    beyond = _seen.last_event_id > newest
+    connection.execute(update(lineage_table_seen).where(beyond).values(last_event_id=newest))
+    cursor = lineage_cursor.c.name == CURSOR
+    connection.execute(update(lineage_cursor).where(cursor).values(last_id=0))
 
 
 def newest_event(connection: Connection) -> int:

@@ -1,0 +1,43 @@
+"""Readers of new events go on after a clock was set back, and after retention has deleted the newest events."""
+
+from datetime import timedelta
+
+from sqlalchemy import Engine, delete, update
+
+from platform_defs.lineage.new_events import newest_id
+from platform_defs.lineage.observations import Position, observe
+from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.tables.seen import newest_event, newest_tables, note_new_tables
+from platform_defs.store.engine import read, transact
+from platform_defs.store.metadata import now
+from platform_defs.store.tables.lineage import lineage_events
+from tests.lineage.test_observations import TIME, store
+from tests.lineage_events import run_event
+
+BEFORE = TIME - timedelta(hours=2)
+
+
+def test_events_that_were_stored_before_a_wrong_clock_was_set_back_are_read_at_once(engine: Engine) -> None:
+    store(engine, [run_event()])
+    assert observe(engine, Position(), without=set(), at=BEFORE).position == Position(1)
+    assert note_new_tables(engine, at=BEFORE) == 1
+
+
+def test_an_event_that_the_graph_lacks_since_before_a_clock_was_set_back_is_recovered(engine: Engine) -> None:
+    store(engine, [run_event()], applied=False)
+    later = update(lineage_events).values(created_at=now() + timedelta(hours=2))
+    transact(engine, lambda connection: connection.execute(later))
+    assert raw_events.count_unapplied(engine, before=now()) == 1
+    assert len(raw_events.read_unapplied(engine, before=now())) == 1
+
+
+def test_tables_are_seen_again_after_all_events_were_deleted(engine: Engine) -> None:
+    """SQLite then gives the same ids again."""
+    store(engine, [run_event(job=f"job{number}", writes=("mart.old",)) for number in range(3)])
+    assert note_new_tables(engine) == 3
+    transact(engine, lambda connection: connection.execute(delete(lineage_events)))
+    store(engine, [run_event(writes=("mart.new",)), run_event(writes=("mart.new",))])
+    assert note_new_tables(engine) == 2
+    assert read(engine, newest_event) == newest_id(engine)
+    newest = read(engine, lambda connection: newest_tables(connection, 2, set()))
+    assert "mart.new" in {table.name for table in newest}
