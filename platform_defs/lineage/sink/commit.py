@@ -41,6 +41,10 @@ MAX_LATE = 3
 # by tenant, the versions of events that need a rebuild
 Late = Mapping[int, frozenset[Version]]
 
+# What MySQL calls errors of the statement, although it refuses every statement: the password or a right is wrong, the
+# database or a table is not there, the user has too many connections, the session may only read.
+_REFUSES_ALL = {1044, 1045, 1049, 1142, 1143, 1146, 1203, 1226, 1370, 1792}
+
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
@@ -82,6 +86,8 @@ def is_store_unavailable(error: BaseException) -> bool:
         return not is_caused_by_event(error)
     if isinstance(error, DBAPIError):
         caused_by_event = DataError | IntegrityError | ProgrammingError
+        if getattr(error.orig, "errno", None) in _REFUSES_ALL:
+            return True
         return is_transient(error) or (isinstance(error, DatabaseError) and not isinstance(error, caused_by_event))
     return False
 
