@@ -3,18 +3,25 @@
 import json
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 
 from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.cli import main
 from platform_defs.graph.embedded import EmbeddedGraph
+from platform_defs.graph.errors import InvalidGraphValue
+from platform_defs.graph.port import Graph
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import LetterStatus, Refusal
+from platform_defs.lineage.sink.commit import ParallelCommitter
+from platform_defs.lineage.sink.metrics import SinkMetrics
+from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
@@ -92,3 +99,25 @@ def test_with_nothing_to_try_again_that_is_said(
 ) -> None:
     assert retry(monkeypatch, "--all") == 0
     assert capsys.readouterr().err == "no refused event is open\n"
+
+
+def test_an_event_that_the_graph_refuses_again_leaves_no_row_of_which_the_recovery_makes_a_second_letter(
+    home: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused_event_of(home, ACME)
+    add_tenant(home, ACME)
+
+    def refuse(*_: object) -> None:
+        raise InvalidGraphValue("props.name", "expected at most so many bytes")
+
+    def open_parallel(engine: Engine, graph: Graph) -> ParallelCommitter:
+        return ParallelCommitter(engine, graph, SinkMetrics(CollectorRegistry()))
+
+    monkeypatch.setattr("platform_defs.lineage.sink.commit.apply_events", refuse)
+    monkeypatch.setattr("platform_defs.lineage.upkeep.recovery.apply_events", refuse)
+    monkeypatch.setattr("platform_defs.lineage.intake.dead_letter_retry.open_committer", open_parallel)
+    assert retry(monkeypatch, "--all") == 1
+    recover(home, EmbeddedGraph.on(home), patience=timedelta(seconds=-60))
+    (letter,) = dead_letters.list_letters(home)
+    assert letter.retry_count == 1
+    assert "props.name" in letter.reason

@@ -14,21 +14,26 @@ from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink.commit import is_store_unavailable
 from platform_defs.lineage.sink.opening import open_committer
+from platform_defs.lineage.sink.pending import PreparedEvent
 
 
 def retry_letter(engine: Engine, graph: Graph, letter: DeadLetter) -> str | None:
     """None if the event is accepted now, else the reason of the refusal. Raises if a store is not available."""
     committer = open_committer(engine, graph)
+    prepared: PreparedEvent | None = None
     try:
         intake = Intake(KnownTenants(engine))
-        result = intake.prepare(_source_of(engine, letter), json.loads(letter.payload))
-        committer.commit([result.prepared])
+        prepared = intake.prepare(_source_of(engine, letter), json.loads(letter.payload)).prepared
+        committer.commit([prepared])
         committer.flush()
     except (EventRefused, ValueError) as error:
         reason = str(error)
     except Exception as error:
         if is_store_unavailable(error):
             raise
+        if prepared is not None:
+            # else the recovery would refuse the row too, and make a second letter of it
+            committer.withdraw(prepared)
         reason = f"{type(error).__name__}: {error}"
     else:
         dead_letters.close_letter(engine, letter.id)
