@@ -17,7 +17,9 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.qualify_tables import qualify_tables
 from sqlglot.optimizer.scope import build_scope
 
-from platform_defs.lineage.extract.compute.sql_columns import Resolver, Schemas, Source, TableName, TooMuch, table_name
+from platform_defs.lineage.extract.compute.sql_columns import Schemas, Source, TableName
+from platform_defs.lineage.extract.compute.sql_resolver import Resolver, TooMuch
+from platform_defs.lineage.extract.compute.sql_tables import table_name
 
 MAX_SQL_LENGTH = 32 * 1024
 # The parser uses about 25 stack frames per level: deeper nesting would depend on the depth of the caller's stack.
@@ -115,13 +117,13 @@ def _outputs(statement: exp.Expr, dialect: str, schemas: Schemas) -> Iterator[Ou
     scope = build_scope(qualify_tables(normalize_identifiers(query.copy(), dialect=dialect), dialect=dialect))
     if scope is None:
         return
-    found = Resolver(spelling, schemas).outputs(scope, 0)
-    if columns and (found.open or len(columns) != len(found.columns)):
+    found = Resolver(scope, dialect, spelling, schemas).of_root()
+    if columns and (not found.counted or len(columns) != len(found.listed)):
         # A star stands for an unknown number of columns, and a list of another length than the query's is an error or
         # was misread: positions mean nothing then.
         return
-    width = UNKNOWN_WIDTH if found.open else len(found.columns)
-    for position, (name, sources) in enumerate(found.columns):
+    width = len(found.listed) if found.counted else UNKNOWN_WIDTH
+    for position, (name, sources) in enumerate(found.listed):
         listed = columns[position] if position < len(columns) else None
         if (listed or name) and sources:
             yield Output(
