@@ -62,9 +62,19 @@ def _dump_program(name: str) -> str | Absent:
     return Absent(f"no {name} on the PATH")
 
 
+def _services() -> Path:
+    return Path(os.environ.get("SERVICES_DIR", SERVERS))
+
+
+def servers_are_from_packages() -> bool:
+    """Whether `make services` fetched programs: not with Docker, nor where somebody else's servers are used."""
+    named = any(f"PLATFORM_TEST_{name}_URL" in os.environ for name in ("MYSQL", "NEO4J"))
+    return not named and not (_services() / "docker").exists()
+
+
 def _server_programs() -> str | Absent:
     """The folder of programs with which a test can start servers of its own."""
-    folder = Path(os.environ.get("SERVICES_DIR", SERVERS))
+    folder = _services()
     mysql = (folder / "mysql" / "root").is_dir() or shutil.which("mysqld")
     neo4j = (folder / "neo4j" / "lib").is_dir() or shutil.which("neo4j")
     return str(folder) if mysql and neo4j else Absent("no programs of MySQL and Neo4j; `make services` downloads them")
