@@ -158,6 +158,37 @@ def test_qualified_names_follow_a_rename_and_a_drop_by_an_engine_drops(lineage: 
     assert not any("main.new" in name for name in lineage.columns | lineage.edges("HAS_TABLE"))
 
 
+def test_drops_and_renames_of_an_engine_act_when_they_are_complete_and_after_all_else_that_the_event_says(
+    lineage: Lineage,
+) -> None:
+    def change(kind: str, name: str, event_type: str, **facets: Any) -> dict[str, Any]:
+        before = {"previousIdentifier": {"namespace": DUCK, "name": "main.old"}} if kind == "RENAME" else {}
+        facets["lifecycleStateChange"] = {"lifecycleStateChange": kind, **before}
+        return ran("ddl", [RAW], [dataset(DUCK, name, **facets)]) | {"eventType": event_type}
+
+    def known(name: str) -> set[str]:
+        """The table and its columns."""
+        found = {edge.partition(">")[2] for edge in lineage.edges("HAS_TABLE", "HAS_COLUMN")}
+        return {one for one in found if one == name or one.startswith(f"{name}.")}
+
+    old = dataset(DUCK, "main.old", schema=schema("x"), columnLineage=column_lineage(x="id"))
+    lineage.post(ran("job", [RAW], [old]))
+    for event_type in ("START", "RUNNING", "OTHER", "FAIL", "ABORT"):
+        lineage.post(change("DROP", "main.old", event_type))
+        lineage.post(change("RENAME", "main.tried", event_type))
+        assert known("main.old") == {"main.old", "main.old.x"}
+    said = {"schema": schema("x", "y"), "columnLineage": column_lineage(y="id")}
+    lineage.post(change("RENAME", "main.new", "COMPLETE", **said))
+    assert known("main.old") == set()
+    assert known("main.new") == {"main.new", "main.new.x", "main.new.y"}
+    assert lineage.edges("DERIVES_FROM") == {"main.new.x>main.raw.id", "main.new.y>main.raw.id"}
+    lineage.post(change("DROP", "main.new", "COMPLETE", **said))
+    assert known("main.new") == set()
+    assert lineage.edges("DERIVES_FROM") == set()
+    lineage.post(ran("job", [RAW], [dataset(DUCK, "main.new", schema=schema("y"))]))
+    assert known("main.new") == {"main.new", "main.new.y"}
+
+
 def test_a_description_without_text_hides_none_that_somebody_gave(lineage: Lineage) -> None:
     """dbt sends such ones for columns that nobody has documented, Flink for tables."""
 
