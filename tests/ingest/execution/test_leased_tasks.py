@@ -2,8 +2,9 @@
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import Engine
@@ -13,6 +14,7 @@ from platform_defs.ingest.codes import (
     PlanStatus,
     RunStatus,
 )
+from platform_defs.ingest.execution import executor as executor_module
 from platform_defs.ingest.execution.leases import LEASE, fence, lease_tasks
 from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.store.engine import transact
@@ -32,6 +34,7 @@ from tests.ingest.execution.test_executor import (
     stored,
 )
 from tests.ingest.planning.test_planner import NOW, SPEC, plan, rows_of
+from tests.waiting import until
 
 
 def test_an_executor_that_lost_its_lease_writes_nothing_more(engine: Engine) -> None:
@@ -99,6 +102,40 @@ def test_a_lease_that_ran_out_returns_its_task_and_its_holder_is_fenced(engine: 
     transact(engine, lambda connection: fence(connection, second))
     with pytest.raises(Exception, match="held by b"):
         transact(engine, lambda connection: fence(connection, first))
+
+
+def test_a_page_that_takes_longer_than_the_lease_stays_with_its_executor_while_that_lives(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "HEARTBEAT", timedelta(0))
+    monkeypatch.setattr(executor_module, "LOOK_S", 0.01)
+    spec, clock, looks, names = paged(), Clock(), Counter[str](), ("one", "other")
+    source = MemorySource(spec.pagination, items_of(5))
+    planned = plan(engine, spec, DAY, Estimate())
+
+    def both_look() -> None:
+        wanted = {name: looks[name] + 2 for name in names}  # the look that may have begun before is no whole one
+        until(
+            "both executors to look",
+            lambda: len(source.requests) > 1 or all(looks[name] >= count for name, count in wanted.items()),
+        )
+
+    def trouble(number: int) -> None:
+        for _ in range(4 if number == 1 else 0):  # two leases long
+            clock.pass_by(LEASE / 2)
+            both_look()
+
+    source.trouble = trouble
+
+    def drain(name: str) -> PlanStatus:
+        working = executor(engine, source, clock, on_look=lambda: looks.update([name]))
+        return working.drain_plans([planned.plan_id])[planned.plan_id]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(drain, names)) == [PlanStatus.COMPLETED] * 2
+    assert len(source.requests) == 1
+    assert [run.status_code for run in rows_of(engine, ing_task_run)] == [RunStatus.SUCCEEDED]
+    assert stored(engine) == listed(source.items)
 
 
 def test_who_waits_for_another_executor_says_so_once_and_until_when(
