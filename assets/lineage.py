@@ -28,11 +28,17 @@ def apply_waiting_events(context: OpExecutionContext, database: DatabaseResource
     """Applies raw events that the graph lacks, oldest first, then rebuilds the graphs that need it."""
     report = recover(database.engine, graph.graph)
     done = f"applied {report.applied} events, rebuilt the graphs of {len(report.rebuilt)} tenants"
-    context.log.info(done if report.applied or report.rebuilt else "nothing to do: the graph has all events")
+    nothing = report.applied == report.refused == report.waiting == 0 and not report.rebuilt
+    context.log.info("nothing to do: the graph has all events" if nothing else done)
+    if report.refused:
+        context.log.warning(f"{report.refused} events can never be applied: they are dead letters now")
+    if report.waiting:
+        context.log.error(f"{report.waiting} events could not be applied and wait for the next try: {report.why}")
     context.add_output_metadata(
         {
             "applied": report.applied,
             "refused": report.refused,
+            "waiting": report.waiting,
             "rebuilt": ", ".join(map(str, report.rebuilt)) or "none",
         }
     )

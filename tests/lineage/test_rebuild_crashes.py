@@ -16,11 +16,21 @@ from platform_defs.lineage.facts import weight_of
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import ApplyResult, EventFacts, apply_events
 from platform_defs.lineage.sink.commit import ParallelCommitter
-from platform_defs.lineage.upkeep import rebuild_requests, recovery
+from platform_defs.lineage.upkeep import rebuild_requests, recovery, recovery_failures
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
-from tests.lineage.test_rebuild import AT_ONCE, applied, database, elsewhere, item, new_metrics, store_raw, tables
+from tests.lineage.test_rebuild import (
+    AT_ONCE,
+    applied,
+    database,
+    elsewhere,
+    failing,
+    item,
+    new_metrics,
+    store_raw,
+    tables,
+)
 from tests.lineage_events import run_event
 
 __all__ = ["database", "elsewhere"]
@@ -148,3 +158,15 @@ def test_the_recovery_writes_no_more_at_once_than_the_graph_takes_in_time(
     monkeypatch.setattr(recovery, "GROUP_FACTS", 2 * sum(map(weight_of, first.event_facts.facts)))
     assert recover(database, elsewhere, patience=AT_ONCE).applied == 5
     assert sizes == [2, 2, 1]
+
+
+def test_an_event_that_cannot_be_applied_for_no_foreseen_reason_is_a_failure_that_is_shown(
+    database: Engine, elsewhere: EmbeddedGraph
+) -> None:
+    store_raw(database, item(database, run_event()))
+    assert recover(database, failing(elsewhere, KeyError("nobody foresaw")), patience=AT_ONCE).waiting == 1
+    failures = recovery_failures.read_failures(database)
+    assert failures is not None
+    assert "1 events cannot be applied and wait: KeyError" in failures.error
+    assert recover(database, elsewhere, patience=AT_ONCE).applied == 1
+    assert recovery_failures.read_failures(database) is None

@@ -4,7 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -45,10 +45,15 @@ GROUP_FACTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """refused: events that the graph can never hold; they are dead letters now. rebuilt: ids of tenants."""
+    """refused: events that the graph can never hold; they are dead letters now. rebuilt: ids of tenants.
+
+    waiting: events that could not be applied for a reason nobody foresaw; they are tried again. why: the last reason.
+    """
 
     applied: int = 0
     refused: int = 0
+    waiting: int = 0
+    why: str = ""
     rebuilt: tuple[int, ...] = ()
 
 
@@ -62,25 +67,28 @@ def recover(engine: Engine, graph: Graph, *, patience: timedelta = ABANDONED_AFT
     """Applies all waiting events, oldest first, then rebuilds the graphs for which a rebuild is requested.
 
     It is idempotent. If the rebuild of one tenant fails, the other tenants are rebuilt all the same; then the failure
-    is raised. Failures are counted until the next success.
+    is raised. Failures are counted until the next success; an event that could not be applied is one, too.
     """
     try:
         report = _recover(engine, graph, patience)
     except Exception as error:
         recovery_failures.record_failure(engine, error)
         raise
-    recovery_failures.record_success(engine)
+    if report.waiting:
+        reason = LineageError(f"{report.waiting} events cannot be applied and wait: {report.why}")
+        recovery_failures.record_failure(engine, reason)
+    else:
+        recovery_failures.record_success(engine)
     return report
 
 
 def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryReport:
-    applied = refused = after = 0
+    after, report = 0, RecoveryReport()
     before = now() - patience
     while rows := raw_events.read_unapplied(engine, before=before, after_id=after):
         after = rows[-1].id
         for group in _groups(rows):
-            good, bad = _apply(engine, graph, group)
-            applied, refused = applied + good, refused + bad
+            report = _apply(engine, graph, group, report)
     rebuilt: list[int] = []
     failed: dict[int, Exception] = {}
     for request in rebuild_requests.list_open(engine):
@@ -96,7 +104,7 @@ def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryRepor
     if failed:
         tenants, cause = ", ".join(map(str, failed)), failed.popitem()[1]
         raise LineageError(f"the graphs of tenants {tenants} could not be rebuilt: {one_line(cause)}") from cause
-    return RecoveryReport(applied, refused, tuple(rebuilt))
+    return replace(report, rebuilt=tuple(rebuilt))
 
 
 def rebuild_tenant(
@@ -208,24 +216,23 @@ def _groups(rows: Sequence[StoredEvent]) -> Iterator[list[StoredEvent]]:
         yield group
 
 
-def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> tuple[int, int]:
-    """How many events were applied and how many refused. A group that fails is split until the bad event is alone."""
+def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent], before: RecoveryReport) -> RecoveryReport:
+    """Adds these events to the report. A group that fails is split until the bad event is alone."""
     try:
-        return _apply_group(engine, graph, rows), 0
+        return replace(before, applied=before.applied + _apply_group(engine, graph, rows))
     except Exception as error:
         if is_store_unavailable(error):
             raise
         if len(rows) == 1 and is_caused_by_event(error):
             _refuse(engine, rows[0], error)
-            return 0, 1
+            return replace(before, refused=before.refused + 1)
         if len(rows) == 1:
             # The client was told that this event is accepted. So an error that nobody foresaw must not discard it:
             # the row stays and is tried again.
             log.error("raw event %d cannot be applied and waits", rows[0].id, exc_info=error)
-            return 0, 0
+            return replace(before, waiting=before.waiting + 1, why=f"{type(error).__name__}: {one_line(error)}")
     middle = len(rows) // 2
-    first, second = _apply(engine, graph, rows[:middle]), _apply(engine, graph, rows[middle:])
-    return first[0] + second[0], first[1] + second[1]
+    return _apply(engine, graph, rows[middle:], _apply(engine, graph, rows[:middle], before))
 
 
 def _apply_group(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> int:
