@@ -22,7 +22,7 @@ _REMEMBERED = 5
 
 
 @sensor(
-    minimum_interval_seconds=10,
+    minimum_interval_seconds=5,
     default_status=DefaultSensorStatus.RUNNING,
     description="Shows tables of the lineage graph, those with the newest events, as assets with their dependencies.",
 )
