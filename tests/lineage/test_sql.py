@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from platform_defs.lineage.extract.compute.sql import MAX_NESTING, MAX_SQL_LENGTH, column_outputs
+from platform_defs.lineage.extract.compute.sql import MAX_NESTING, MAX_SQL_LENGTH, statements_of
 from platform_defs.lineage.extract.compute.sql_columns import Schemas, same_table
 
 KNOWN: Schemas = ((("s", "a"), ("id", "X")), (("s", "b"), ("id", "y")))
@@ -14,7 +14,8 @@ def read(sql: str, dialect: str = "postgres", schemas: Schemas = ()) -> dict[str
     """Output column -> its sources, each as table.column:subtype."""
     return {
         output.column: {f"{'.'.join(source.table)}.{source.column}:{source.subtype[0]}" for source in output.sources}
-        for output in column_outputs(sql, dialect, schemas)
+        for statement in statements_of(sql, dialect, schemas)
+        for output in statement.outputs
     }
 
 
@@ -110,8 +111,13 @@ def test_names_keep_the_case_they_are_written_in(dialect: str) -> None:
 
 
 def test_the_target_is_told() -> None:
-    (output,) = column_outputs("insert into db.s.t select id from s.a", "postgres", ())
-    assert (output.target, output.position, output.width, output.named) == (("db", "s", "t"), 0, 1, False)
+    (statement,) = statements_of("insert into db.s.t select id from s.a", "postgres", ())
+    assert (statement.target, statement.temporary, statement.width, statement.named) == (
+        ("db", "s", "t"),
+        False,
+        1,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +136,7 @@ def test_the_target_is_told() -> None:
 )
 def test_what_cannot_be_analysed_says_nothing_and_warns_of_nothing(sql: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert column_outputs(sql, "postgres", ()) == ()
+        assert statements_of(sql, "postgres", ()) == ()
     assert caplog.records == []
 
 
@@ -167,10 +173,10 @@ def test_a_few_of_them_and_many_levels_of_others_are_followed(dialect: str) -> N
 
 
 def test_answers_are_remembered() -> None:
-    column_outputs.cache_clear()
+    statements_of.cache_clear()
     for _ in range(3):
-        column_outputs("select id from s.a", "postgres", ())
-    assert column_outputs.cache_info().misses == 1
+        statements_of("select id from s.a", "postgres", ())
+    assert statements_of.cache_info().misses == 1
 
 
 @pytest.mark.parametrize(

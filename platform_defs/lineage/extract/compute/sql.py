@@ -6,7 +6,7 @@ call this on the event loop.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,9 +17,10 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.qualify_tables import qualify_tables
 from sqlglot.optimizer.scope import build_scope
 
-from platform_defs.lineage.extract.compute.sql_columns import Schemas, Source, TableName
+from platform_defs.lineage.extract.compute.sql_columns import Columns, Schemas, Source, TableName, unknown
+from platform_defs.lineage.extract.compute.sql_parts import Parts, parts_of
 from platform_defs.lineage.extract.compute.sql_resolver import Resolver, TooMuch
-from platform_defs.lineage.extract.compute.sql_tables import table_name
+from platform_defs.lineage.extract.compute.sql_tables import Made, Tables
 
 MAX_SQL_LENGTH = 32 * 1024
 # The parser uses about 25 stack frames per level: deeper nesting would depend on the depth of the caller's stack.
@@ -42,30 +43,39 @@ _PARSED_AS = {"athena": "trino"}
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output column of a statement.
+    """One output column of a statement, with what it is computed from."""
 
-    target: the table that is written, empty for a bare SELECT. width: how many output columns the statement has. named:
-    the statement lists its target columns, so the column's name is certain.
-    """
-
-    target: TableName
     column: str
     position: int
-    width: int
-    named: bool
     sources: tuple[Source, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SqlStatement:
+    """A statement that writes a table, or a query of which the text does not say where its rows go.
+
+    target: the table that is written, empty for such a query. temporary: the target is gone after the session. width:
+    how many output columns the statement has. named: the statement lists its target columns, so the names are certain.
+    outputs: those columns of which the sources are known.
+    """
+
+    target: TableName
+    temporary: bool
+    width: int
+    named: bool
+    outputs: tuple[Output, ...]
+
+
 @lru_cache(maxsize=REMEMBERED_STATEMENTS)
-def column_outputs(sql: str, dialect: str, schemas: Schemas) -> tuple[Output, ...]:
-    """The output columns of all statements with their sources; empty if the text is not understood."""
+def statements_of(sql: str, dialect: str, schemas: Schemas) -> tuple[SqlStatement, ...]:
+    """The statements of the text that read or write tables, in order; empty if the text is not understood."""
     if len(sql) > MAX_SQL_LENGTH:
         return ()
+    made: dict[TableName, Made] = {}
     try:
-        statements = _parse(sql, _PARSED_AS.get(dialect, dialect))
-        return tuple(
-            output for statement in statements if statement for output in _outputs(statement, dialect, schemas)
-        )
+        parsed = _parse(sql, _PARSED_AS.get(dialect, dialect))
+        parts = [(statement, parts_of(statement, dialect)) for statement in parsed if statement]
+        return tuple(_read(statement, found, dialect, schemas, made) for statement, found in parts if found)
     except (SqlglotError, TooMuch, RecursionError):
         return ()
     except Exception:  # sqlglot raises many kinds of errors on real text; lineage between tables needs no parser
@@ -90,7 +100,16 @@ def _parse(sql: str, dialect: str) -> list[exp.Expr | None]:
 
     # Set on the dialect, because the parser creates further parsers of its dialect (for quoted types and for hints).
     known.parser_class = Bounded
-    return known.parser().parse(tokens, sql)
+    return [
+        known.parser().parse(known.tokenize(insert), insert)[0] if (insert := _as_insert(statement)) else statement
+        for statement in known.parser().parse(tokens, sql)
+    ]
+
+
+def _as_insert(statement: exp.Expr | None) -> str | None:
+    """MySQL's REPLACE INTO, which sqlglot does not parse, as the INSERT that it is for lineage."""
+    is_replace = isinstance(statement, exp.Command) and str(statement.this).upper() == "REPLACE"
+    return f"INSERT {statement.text('expression')}" if statement and is_replace else None
 
 
 def _nesting(tokens: Iterable[Token]) -> int:
@@ -104,50 +123,43 @@ def _nesting(tokens: Iterable[Token]) -> int:
     return deepest
 
 
-def _outputs(statement: exp.Expr, dialect: str, schemas: Schemas) -> Iterator[Output]:
-    target, columns, query = _parts(statement)
-    if query is None:
-        return
-    if sum(1 for _ in statement.walk()) > MAX_NODES:
-        raise TooMuch
+def _read(
+    statement: exp.Expr, parts: Parts, dialect: str, schemas: Schemas, made: dict[TableName, Made]
+) -> SqlStatement:
+    """made: the tables that earlier statements of the text have made; that of this statement is added."""
     spelling = {column.lower(): column for _, columns in schemas for column in columns}
     spelling |= {node.name.lower(): node.name for node in statement.find_all(exp.Identifier)}
+    found = Columns() if parts.query is None else _columns_of(parts.query, dialect, spelling, schemas, made)
+    target = tuple(part.lower() for part in parts.target)
+    temporary = parts.temporary or (target in made and made[target].temporary)
+    if parts.makes:
+        columns = unknown() if parts.query is None else found
+        made[target] = Made(columns.renamed(parts.columns) if parts.columns else columns, temporary)
+    listed = parts.columns
+    if listed and (not found.counted or len(listed) != len(found.listed)):
+        # A star stands for an unknown number of columns, and a list of another length than the query's is an error or
+        # was misread: positions mean nothing then.
+        listed, found = [], Columns()
+    names = listed or [spelling.get(name, name) for name, _ in found.listed]
+    return SqlStatement(
+        target=parts.target,
+        temporary=temporary,
+        width=len(found.listed) if found.counted else UNKNOWN_WIDTH,
+        named=bool(listed),
+        outputs=tuple(
+            Output(names[position], position, tuple(sources))
+            for position, (_, sources) in enumerate(found.listed)
+            if sources and names[position]
+        ),
+    )
+
+
+def _columns_of(
+    query: exp.Query, dialect: str, spelling: Mapping[str, str], schemas: Schemas, made: Mapping[TableName, Made]
+) -> Columns:
+    if sum(1 for _ in query.walk()) > MAX_NODES:
+        raise TooMuch
     # Normalises the case of names and gives every table an alias. sqlglot could qualify columns as well, but only if
     # the columns of all tables were known.
     scope = build_scope(qualify_tables(normalize_identifiers(query.copy(), dialect=dialect), dialect=dialect))
-    if scope is None:
-        return
-    found = Resolver(scope, dialect, spelling, schemas).of_root()
-    if columns and (not found.counted or len(columns) != len(found.listed)):
-        # A star stands for an unknown number of columns, and a list of another length than the query's is an error or
-        # was misread: positions mean nothing then.
-        return
-    width = len(found.listed) if found.counted else UNKNOWN_WIDTH
-    for position, (name, sources) in enumerate(found.listed):
-        listed = columns[position] if position < len(columns) else None
-        if (listed or name) and sources:
-            yield Output(
-                target, listed or spelling.get(name, name), position, width, listed is not None, tuple(sources)
-            )
-
-
-def _parts(statement: exp.Expr) -> tuple[TableName, list[str], exp.Query | None]:
-    """The target table, its listed columns, and the query that fills it."""
-    if isinstance(statement, exp.Query):
-        return (), [], statement
-    if not isinstance(statement, exp.Insert | exp.Create):
-        return (), [], None
-    query = statement.expression
-    if isinstance(query, exp.Subquery):
-        query = query.unnest()
-    if not isinstance(query, exp.Query):
-        return (), [], None
-    if (above := statement.args.get("with_")) is not None:
-        query = query.copy()
-        query.set("with_", above.copy())
-    target = statement.this
-    columns: list[str] = []
-    if isinstance(target, exp.Schema):
-        columns = [column.name for column in target.expressions]
-        target = target.this
-    return table_name(target) if isinstance(target, exp.Table) else (), columns, query
+    return unknown() if scope is None else Resolver(scope, dialect, Tables(scope, spelling, schemas, made)).of_root()

@@ -19,7 +19,6 @@ from platform_defs.lineage.extract.compute.sql_columns import (
     Found,
     Holds,
     Rest,
-    Schemas,
     Source,
     TableName,
     at_least,
@@ -56,13 +55,13 @@ class TooMuch(Exception):
 
 
 class Resolver:
-    """Resolves the names of one statement. spelling: its names by their lower-case form, which normalising changed."""
+    """Resolves the names of one query."""
 
-    def __init__(self, root: Scope, dialect: str, spelling: Mapping[str, str], schemas: Schemas) -> None:
+    def __init__(self, root: Scope, dialect: str, tables: Tables) -> None:
         self._root = root
         self._dialect = Dialect.get_or_raise(dialect)
-        self._spelling = spelling
-        self._tables = Tables(root.expression, spelling, schemas)
+        self._spelling = tables.spelling
+        self._tables = tables
         self._steps = 0
         self._known: dict[int, Columns] = {}
         self._read: dict[int, Columns] = {}

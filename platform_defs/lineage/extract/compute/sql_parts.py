@@ -1,0 +1,86 @@
+"""What a SQL statement writes, and by which query: its target table, the columns that it lists, and the query."""
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from platform_defs.lineage.extract.compute.sql_columns import TableName
+from platform_defs.lineage.extract.compute.sql_tables import table_name
+
+
+@dataclass(slots=True)
+class Parts:
+    """target: the table that is written, empty if the statement names none. makes: the target did not exist before.
+
+    temporary: the target is gone after the session, so that no event knows it. columns: those that the statement lists.
+    query: what fills the target; a statement may write in another way.
+    """
+
+    target: TableName = ()
+    makes: bool = False
+    temporary: bool = False
+    columns: list[str] = field(default_factory=list)
+    query: exp.Query | None = None
+
+
+def parts_of(statement: exp.Expr, dialect: str) -> Parts | None:
+    """None if the statement neither writes a table nor is a query."""
+    if isinstance(statement, exp.Query):
+        return _of_query(statement)
+    if isinstance(statement, exp.Create):
+        return _of_create(statement, dialect)
+    if isinstance(statement, exp.Insert):
+        return _of_insert(statement)
+    if isinstance(statement, exp.Merge | exp.Update | exp.Delete | exp.Copy) and isinstance(statement.this, exp.Table):
+        return Parts(table_name(statement.this))
+    return None
+
+
+def _of_query(statement: exp.Query) -> Parts:
+    into = statement.find(exp.Into)
+    if into is None or not isinstance(into.this, exp.Table):
+        return Parts(query=_unnested(statement))
+    query = statement.copy()
+    for found in list(query.find_all(exp.Into)):
+        found.pop()  # else its table would count as one that the query reads
+    return Parts(table_name(into.this), True, bool(into.args.get("temporary")), query=_unnested(query))
+
+
+def _of_create(statement: exp.Create, dialect: str) -> Parts | None:
+    target, columns = _target(statement)
+    if target is None:  # a function, or something else with a body
+        return None
+    if dialect == "mysql" and statement.this.find(exp.ColumnDef):
+        columns = []  # MySQL's definitions of columns stand beside those of the query: it matches them by name
+    properties = statement.args.get("properties")
+    temporary = properties is not None and properties.find(exp.TemporaryProperty, exp.VolatileProperty) is not None
+    return Parts(table_name(target), True, temporary, columns, _query_of(statement))
+
+
+def _of_insert(statement: exp.Insert) -> Parts:
+    target, columns = _target(statement)
+    # what is written into a directory is named by no table
+    return Parts(() if target is None else table_name(target), columns=columns, query=_query_of(statement))
+
+
+def _target(statement: exp.Expr) -> tuple[exp.Table | None, list[str]]:
+    target, columns = statement.this, list[str]()
+    if isinstance(target, exp.Schema):
+        columns = [column.name for column in target.expressions]
+        target = target.this
+    return target if isinstance(target, exp.Table) else None, columns
+
+
+def _query_of(statement: exp.Insert | exp.Create) -> exp.Query | None:
+    query = _unnested(statement.expression)
+    above = statement.args.get("with_")
+    if query is None or above is None:
+        return query
+    copy = query.copy()
+    copy.set("with_", above.copy())
+    return copy
+
+
+def _unnested(query: object) -> exp.Query | None:
+    inner = query.unnest() if isinstance(query, exp.Subquery) else query
+    return inner if isinstance(inner, exp.Query) else None
