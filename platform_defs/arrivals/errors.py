@@ -9,6 +9,7 @@ ArrivalsError
 ├── AlreadyRunning      the batch is being executed; the message is the seed's and goes over the wire
 ├── Contended           two processes queued the same batch at the same moment; the later one tries again
 ├── TakenOver           the recovery took this process for dead and closed its execution: nothing it does may count
+├── ModelChanged        another version of the model was loaded while its query ran: its values are out of date
 ├── ModelFailed         an execution failed; the message goes into the task log and the answer
 ├── InvalidSubscription 400: a field of a new subscription is wrong; `field` names it
 └── UnknownSubscription 404: no such subscription, or another team's
@@ -63,6 +64,10 @@ class Contended(ArrivalsError):
 
 
 class TakenOver(ArrivalsError):
+    pass
+
+
+class ModelChanged(ArrivalsError):
     pass
 
 

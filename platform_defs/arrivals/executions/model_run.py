@@ -1,11 +1,13 @@
 """What a Dagster run of a model does, whoever launched it: one execution from its start to its end."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
-from platform_defs.arrivals.errors import InvalidArrival, ModelFailed, TakenOver, failure_text
+from platform_defs.arrivals.errors import InvalidArrival, ModelChanged, ModelFailed, TakenOver, failure_text
 from platform_defs.arrivals.executions.lifecycle import (
     Execution,
     Notify,
@@ -16,7 +18,7 @@ from platform_defs.arrivals.executions.lifecycle import (
 )
 from platform_defs.arrivals.executions.statements import end_left_statements, statement_mark
 from platform_defs.arrivals.executions.task_log import FailureCode, TaskStatus
-from platform_defs.arrivals.models.catalog import load_models
+from platform_defs.arrivals.models.catalog import find_version, load_models
 from platform_defs.arrivals.models.compute import Counts, compute
 from platform_defs.arrivals.models.model import Model
 from platform_defs.arrivals.op_time import normalise_op_time
@@ -82,16 +84,20 @@ def _execute(environment: ExecutionEnvironment, execution: Execution, run_id: st
     try:
         # Before its own query: two queries of one batch must not run side by side.
         end_left_statements(engine, environment.sources, datetime.now(UTC), execution.batch)
-        model = read(engine, lambda connection: load_models(connection, [model_id]))[model_id]
-        counts = compute(
-            engine,
-            model,
-            op_time,
-            sources=environment.sources,
-            timeout_s=model.timeout_s or environment.timeout_s,
-            mark=statement_mark(execution.task_id, run_id),
-            fence=lambda connection: fence(connection, execution),
-        )
+        while True:
+            model = read(engine, lambda connection: load_models(connection, [model_id]))[model_id]
+            # Another round for each version that is loaded meanwhile: values of an old one must not replace anything.
+            with suppress(ModelChanged):
+                counts = compute(
+                    engine,
+                    model,
+                    op_time,
+                    sources=environment.sources,
+                    timeout_s=model.timeout_s or environment.timeout_s,
+                    mark=statement_mark(execution.task_id, run_id),
+                    fence=partial(_fence, execution=execution, version=model.version),
+                )
+                break
     except TakenOver:
         raise
     # Not BaseException: a run that is told to stop leaves its task to the recovery, which knows who stopped the run.
@@ -119,6 +125,17 @@ def _execute(environment: ExecutionEnvironment, execution: Execution, run_id: st
     return ExecutionResult(
         execution.task_id, model_id, op_time, counts, missing, next_task_id, model.period, model.version
     )
+
+
+def _fence(connection: Connection, *, execution: Execution, version: int) -> None:
+    """Refuses values of an execution that somebody has closed, or of a version that is not the present one.
+
+    The values of a batch that a load finds stored can be computed again by the command that it prints. It cannot know
+    of a batch whose query is running, and a KPI may belong to another model by now, which has its own values of it.
+    """
+    fence(connection, execution)
+    if find_version(connection, execution.standing.model_id) != version:
+        raise ModelChanged(f"model {execution.standing.model_id} was loaded anew while its query ran")
 
 
 def _source_is_down(error: Exception) -> bool:

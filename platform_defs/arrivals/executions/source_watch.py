@@ -36,7 +36,8 @@ class SourceWatch:
         waiting = read(engine, lambda connection: _waiting_batches(connection, now - lookback, now))
         begun: dict[Batch, int] = {}
         for source, batches in waiting.items():
-            if now - self._asked.get(source, now - ASK_EVERY) < ASK_EVERY:
+            # A time to come was noted before a clock was set back: it must not keep the source from being asked.
+            if timedelta(0) <= now - self._asked.get(source, now - ASK_EVERY) < ASK_EVERY:
                 continue
             self._asked[source] = now
             try:
@@ -44,12 +45,14 @@ class SourceWatch:
             except SourceError as error:
                 _log.warning("source %s does not answer, and %d batches wait for it: %s", source, len(batches), error)
                 continue
-            begun |= transact_until_uncontended(engine, partial(_begin, batches=batches, now=now))
+            begun |= transact_until_uncontended(engine, partial(_begin, source=source, since=now - lookback, now=now))
         return begun
 
 
-def _begin(connection: Connection, batches: dict[Batch, Order], now: datetime) -> dict[Batch, int]:
+def _begin(connection: Connection, source: str, since: datetime, now: datetime) -> dict[Batch, int]:
+    """Looks at the batches anew: while the source was asked, an arrival may have had one of them executed."""
     begun: dict[Batch, int] = {}
+    batches = _waiting_batches(connection, since, now).get(source, {})
     for standing in load_standings(connection, sorted(batches)):
         if standing.published and not missing_tables(standing):
             order = batches[standing.model_id, standing.op_time]

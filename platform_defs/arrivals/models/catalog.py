@@ -93,6 +93,11 @@ def find_period(connection: Connection, model_id: str) -> str | None:
     return connection.scalar(select(metrics_model.c.period).where(metrics_model.c.model_id == model_id))
 
 
+def find_version(connection: Connection, model_id: str) -> int | None:
+    """The present version of a model; None if it does not exist."""
+    return connection.scalar(select(metrics_model.c.version).where(metrics_model.c.model_id == model_id))
+
+
 def used_periods(connection: Connection) -> list[str]:
     """The periods that published models have."""
     model = metrics_model.c
