@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, select, update
 
 from platform_defs.canonical import canonical_hash
@@ -196,64 +194,6 @@ def test_items_that_cannot_be_read_are_set_aside_and_do_not_stop_their_batch(eng
     found = {(row.reason_code, row.provider_id, row.field_path) for row in rows_of(engine, ing_record_quarantine)}
     assert found == {("NO_ID", None, "$.id"), ("UPDATED_AT", "b", "$.updated")}
     assert len(rows_of(engine, ing_record_quarantine)) == 2, "the same bad item twice is one row"
-
-
-@given(
-    # microseconds into the window, often at full hours, where slices meet, and at its end, which is not its own
-    times=st.lists(
-        st.one_of(st.integers(0, 24).map(lambda hour: hour * 3_600_000_000), st.integers(0, 86_400_000_000)),
-        max_size=60,
-    ),
-    size=st.integers(1, 20),
-    kind=st.sampled_from([PaginationType.OFFSET, PaginationType.TOKEN, PaginationType.URL]),
-    per_hour=st.sampled_from([None, 40.0, 400.0]),
-    deaths=st.lists(st.integers(1, 25), max_size=3),
-    dies_after=st.booleans(),
-    seed=st.randoms(use_true_random=False),
-)
-@settings(max_examples=60)
-def test_whatever_the_crash_the_stored_set_is_the_sources_and_each_record_is_there_once(
-    migrated: dict[str, Engine],
-    times: list[int],
-    size: int,
-    kind: PaginationType,
-    per_hour: float | None,
-    deaths: list[int],
-    dies_after: bool,
-    seed: Any,
-) -> None:
-    engine = migrated["sqlite"]
-    _empty(engine)
-    spec = paged(kind, size, repeated_token=RepeatedToken.CONTINUES)
-    found = [item(number, DAY.start + timedelta(microseconds=at)) for number, at in enumerate(times)]
-    seed.shuffle(found)
-    source, clock, waiting = MemorySource(spec.pagination, found), Clock(), sorted(set(deaths))
-
-    def trouble(number: int) -> None:
-        if waiting and number >= waiting[0]:
-            waiting.pop(0)
-            raise Killed
-
-    source.trouble = trouble
-    planned = plan(engine, spec, DAY, Estimate(records_per_hour=per_hour))
-    watermarks = [read_watermark(engine, spec)]
-    deaths_seen = 0
-    while True:
-        try:
-            status = executor(engine, source, clock).drain_plans([planned.plan_id])[planned.plan_id]
-            break
-        except Killed:
-            deaths_seen += 1
-            clock.pass_by(LEASE + timedelta(seconds=1))
-        watermarks.append(read_watermark(engine, spec))
-    assert status is PlanStatus.COMPLETED
-    assert stored(engine) == listed(found)
-    pages = rows_of(engine, ing_task_run_batch)
-    assert len({batch.idempotent_key for batch in pages}) == len(pages)
-    assert len(source.requests) == len(pages) + deaths_seen, "a crash fetches one page again"
-    assert watermarks == [None] * len(watermarks)
-    assert read_watermark(engine, spec) == DAY.end
-    _empty(engine)
 
 
 def _empty(engine: Engine) -> None:
