@@ -112,12 +112,7 @@ def test_names_keep_the_case_they_are_written_in(dialect: str) -> None:
 
 def test_the_target_is_told() -> None:
     (statement,) = statements_of("insert into db.s.t select id from s.a", "postgres", ())
-    assert (statement.target, statement.temporary, statement.width, statement.named) == (
-        ("db", "s", "t"),
-        False,
-        1,
-        False,
-    )
+    assert (statement.target, statement.temporary, statement.width) == (("db", "s", "t"), False, 1)
 
 
 @pytest.mark.parametrize(

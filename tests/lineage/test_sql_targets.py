@@ -8,7 +8,7 @@ import pytest
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
-from platform_defs.lineage.facts import Statement
+from platform_defs.lineage.facts import Ref, Statement
 from tests.lineage.wire import dataset, run_event, schema
 
 HOST = "postgres://db:5432"
@@ -26,9 +26,14 @@ def derived(sql: str, inputs: Tables, outputs: Tables, dialect: str | None = Non
 
     raw = run_event(inputs=named(inputs), outputs=named(outputs))
     raw["job"]["facets"] = {"sql": {"query": sql, **({"dialect": dialect} if dialect else {})}}
+    return {f"{'.'.join(source.name[3:])}<-{'.'.join(target.name[3:])}" for source, target in edges_of(raw)}
+
+
+def edges_of(raw: dict[str, Any]) -> list[tuple[Ref, Ref]]:
+    """The output columns of the event, each with an input column that it derives from."""
     said = [fact for fact in facts_of(parse_event(raw), SourceType.COMPUTE).facts if isinstance(fact, Statement)]
     links = [link for statement in said for link in statement.links if link.type == "DERIVES_FROM"]
-    return {f"{'.'.join(link.source.name[3:])}<-{'.'.join(link.target.name[3:])}" for link in links}
+    return [(link.source, link.target) for link in links]
 
 
 READ: Tables = {"a": (), "b": ()}

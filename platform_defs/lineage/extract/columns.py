@@ -37,6 +37,13 @@ def column_names(dataset: Dataset) -> list[str]:
     return [] if is_deleted(facet) else [name for name, _ in _fields(facet.get("fields"))]
 
 
+def nested_column_names(dataset: Dataset) -> dict[str, list[str]]:
+    """The columns of the dataset's rows, in order, each with the names of the columns inside of it."""
+    facet = dataset.facet("schema")
+    items = () if is_deleted(facet) else _items_with_name(facet.get("fields"))
+    return {name: [f"{name}.{inner}" for inner, _ in _fields(item.get("fields"))] for name, item in items}
+
+
 def pick_props(source: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
     """The properties that the source has, under the graph's names; null becomes None, which removes a property."""
     return {

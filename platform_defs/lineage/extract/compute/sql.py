@@ -55,14 +55,15 @@ class SqlStatement:
     """A statement that writes a table, or a query of which the text does not say where its rows go.
 
     target: the table that is written, empty for such a query. temporary: the target is gone after the session. width:
-    how many output columns the statement has. named: the statement lists its target columns, so the names are certain.
-    outputs: those columns of which the sources are known.
+    how many output columns the statement has. by_position: the target's columns are filled in their order, so that the
+    names of the outputs are not theirs; partitions: see Parts. outputs: those columns of which the sources are known.
     """
 
     target: TableName
     temporary: bool
     width: int
-    named: bool
+    by_position: bool
+    partitions: Mapping[str, bool]
     outputs: tuple[Output, ...]
 
 
@@ -145,11 +146,12 @@ def _read(
         target=parts.target,
         temporary=temporary,
         width=len(found.listed) if found.counted else UNKNOWN_WIDTH,
-        named=bool(listed),
+        by_position=parts.by_position,
+        partitions=parts.partitions,
         outputs=tuple(
             Output(names[position], position, tuple(sources))
             for position, (_, sources) in enumerate(found.listed)
-            if sources and names[position]
+            if sources and (names[position] or parts.by_position)
         ),
     )
 

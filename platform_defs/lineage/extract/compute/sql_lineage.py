@@ -3,29 +3,54 @@
 from collections.abc import Sequence
 
 from platform_defs.lineage.events import Dataset, Event
-from platform_defs.lineage.extract.columns import column_names
+from platform_defs.lineage.extract.columns import nested_column_names
 from platform_defs.lineage.extract.compute.column_lineage import ColumnSources
 from platform_defs.lineage.extract.compute.engines import parser_dialect
 from platform_defs.lineage.extract.compute.names import LogicalTables, sql_name
 from platform_defs.lineage.extract.compute.sql import Output, SqlStatement, statements_of
-from platform_defs.lineage.extract.compute.sql_columns import TableName, same_table
+from platform_defs.lineage.extract.compute.sql_columns import IDENTITY, TableName, same_table
 from platform_defs.lineage.facts import Ref
+
+
+class _Names:
+    """The columns that an event names for a table. rows: those of its rows, in order; others are inside of these."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        nested = nested_column_names(dataset)
+        self.rows = list(nested)
+        self._inside = {name.lower(): inner for name, inner in nested.items()}
+        self._spelled = {name.lower(): name for outer, inner in nested.items() for name in (outer, *inner)}
+
+    def spelled(self, name: str) -> str:
+        return self._spelled.get(name.lower(), name)
+
+    def inside(self, column: str) -> list[str]:
+        """What follows the column's name in the names of the columns inside of it, with the dot."""
+        return [name[len(column) :] for name in self._inside.get(column.lower(), ())]
+
+    def may_have(self, column: str) -> bool:
+        return not self.rows or column.lower() in self._spelled
 
 
 def sources_of_sql(event: Event, text: str, tables: LogicalTables) -> ColumnSources:
     """The column lineage in the SQL text, between tables that the event has as inputs and outputs."""
-    inputs = {tables.of(dataset): _columns_of(dataset) for dataset in event.inputs}
-    outputs = {tables.of(dataset): _columns_of(dataset) for dataset in event.outputs}
-    schemas = tuple((sql_name(table), tuple(columns.values())) for table, columns in inputs.items())
+    inputs = {tables.of(dataset): _Names(dataset) for dataset in event.inputs}
+    outputs = {tables.of(dataset): _Names(dataset) for dataset in event.outputs}
+    schemas = tuple((sql_name(table), tuple(names.rows)) for table, names in inputs.items())
     sources: ColumnSources = {}
     for statement, table in filled(statements_of(text, parser_dialect(event), schemas), list(outputs)):
         for output in statement.outputs:
-            column = Ref("column", (*table.name, _output_column(statement, output, outputs[table])))
-            for source in output.sources:
+            column = _output_column(statement, output, outputs[table])
+            for source in output.sources if column else ():
                 origin = _find_table(source.table, list(inputs))
-                if origin is not None:
-                    name = inputs[origin].get(source.column.lower(), source.column)
-                    key = (column, Ref("column", (*origin.name, name)))
+                if origin is None:
+                    continue
+                name = inputs[origin].spelled(source.column)
+                # what is inside of a column that is copied as it is comes along
+                inner = inputs[origin].inside(name) if source.subtype == IDENTITY else []
+                for suffix in ("", *(part for part in inner if outputs[table].may_have(column + part))):
+                    written = Ref("column", (*table.name, outputs[table].spelled(column + suffix)))
+                    key = (written, Ref("column", (*origin.name, name + suffix)))
                     sources.setdefault(key, []).append({"type": "DIRECT", "subtype": source.subtype})
     return sources
 
@@ -56,17 +81,18 @@ def _naming(statements: Sequence[SqlStatement], outputs: Sequence[Ref]) -> list[
     return [(statement, table) for statement, table in found if table is not None]
 
 
-def _columns_of(dataset: Dataset) -> dict[str, str]:
-    """The names of the dataset's columns by their lower-case form."""
-    return {name.lower(): name for name in column_names(dataset)}
+def _output_column(statement: SqlStatement, output: Output, names: _Names) -> str:
+    """The name of the column that the output fills; empty if nobody can tell.
 
-
-def _output_column(statement: SqlStatement, output: Output, columns: dict[str, str]) -> str:
-    """The output column's name. An INSERT that lists no columns fills by position; else the name in the text counts."""
-    spelled = columns.get(output.column.lower())
-    if spelled is not None or statement.named or not statement.target or statement.width != len(columns):
-        return spelled or output.column
-    return list(columns.values())[output.position]
+    An INSERT that lists no columns fills the target's columns in their order, whatever the query calls its own. That
+    order is known if the event names as many columns as the query has. If it names another number, its list is partial
+    or the text was misread. If it names none, the query's names count, which are mostly those of the target.
+    """
+    if not statement.by_position or not names.rows:
+        return output.column
+    chosen = [name for name in names.rows if name.lower() not in statement.partitions]
+    chosen += [name for name in names.rows if statement.partitions.get(name.lower()) is False]
+    return chosen[output.position] if len(chosen) == statement.width else ""
 
 
 def _find_table(written: TableName, tables: Sequence[Ref]) -> Ref | None:

@@ -13,7 +13,9 @@ class Parts:
     """target: the table that is written, empty if the statement names none. makes: the target did not exist before.
 
     temporary: the target is gone after the session, so that no event knows it. columns: those that the statement lists.
-    query: what fills the target; a statement may write in another way.
+    query: what fills the target; a statement may write in another way. by_position: the first column of the query fills
+    the first one of the target, and so on, whatever they are called. partitions: the columns that a PARTITION clause
+    names, in lower case, and whether it gives them a value: then they are not filled by the query, else they come last.
     """
 
     target: TableName = ()
@@ -21,6 +23,8 @@ class Parts:
     temporary: bool = False
     columns: list[str] = field(default_factory=list)
     query: exp.Query | None = None
+    by_position: bool = False
+    partitions: dict[str, bool] = field(default_factory=dict)
 
 
 def parts_of(statement: exp.Expr, dialect: str) -> Parts | None:
@@ -59,16 +63,38 @@ def _of_create(statement: exp.Create, dialect: str) -> Parts | None:
 
 def _of_insert(statement: exp.Insert) -> Parts:
     target, columns = _target(statement)
-    # what is written into a directory is named by no table
-    return Parts(() if target is None else table_name(target), columns=columns, query=_query_of(statement))
+    if target is None:  # a directory, which has no columns to be filled by position
+        return Parts(query=_query_of(statement))
+    if "*" in columns:  # ClickHouse's `(* EXCEPT (…))`: nobody knows which columns these are
+        return Parts(table_name(target))
+    by_position = not columns and not statement.args.get("by_name")
+    return Parts(
+        table_name(target),
+        columns=columns,
+        query=_query_of(statement),
+        by_position=by_position,
+        partitions=_partitions(target) if by_position else {},
+    )
+
+
+def _partitions(target: exp.Table) -> dict[str, bool]:
+    clause = target.args.get("partition")
+    items = clause.expressions if isinstance(clause, exp.Partition) else ()
+    return {(item.this if isinstance(item, exp.EQ) else item).name.lower(): isinstance(item, exp.EQ) for item in items}
 
 
 def _target(statement: exp.Expr) -> tuple[exp.Table | None, list[str]]:
     target, columns = statement.this, list[str]()
     if isinstance(target, exp.Schema):
-        columns = [column.name for column in target.expressions]
+        columns = [_column_name(column) for column in target.expressions]
         target = target.this
     return target if isinstance(target, exp.Table) else None, columns
+
+
+def _column_name(column: exp.Expr) -> str:
+    if isinstance(column, exp.Dot):  # a field inside of a column
+        return f"{column.this.name}.{column.expression.name}"
+    return column.name
 
 
 def _query_of(statement: exp.Insert | exp.Create) -> exp.Query | None:
