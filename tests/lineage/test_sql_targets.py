@@ -66,6 +66,21 @@ def test_a_statement_that_names_another_table_does_not_fill_the_output(sql: str,
     assert derived(sql, READ, {"t": ()}) == edges
 
 
+@pytest.mark.parametrize(
+    ("sql", "dialect"),
+    [
+        ("insert all into t (k) values (x) into u (k) values (x) select x from a", "snowflake"),
+        ("from a insert into t select x insert into u select x", "hive"),
+        ("load data inpath '/x' into table t", "hive"),
+        ("copy into t from @stage", "snowflake"),
+    ],
+)
+def test_a_statement_that_is_not_followed_names_its_tables_all_the_same(sql: str, dialect: str) -> None:
+    made = "create temporary table tmp as select id as k from b"
+    assert derived(f"{made}; {sql}", READ, {"t": ()}, dialect) == set()
+    assert derived(made, READ, {"t": ()}, dialect) == {"t.k<-b.id"}
+
+
 def test_replace_into_names_its_table() -> None:
     sql = "create temporary table tmp as select id as k from b; replace into t (x) select x from a"
     assert derived(sql, READ, {"t": ()}, "mysql") == {"t.x<-a.x"}

@@ -42,8 +42,9 @@ MAX_LATE = 3
 Late = Mapping[int, frozenset[Version]]
 
 # What MySQL calls errors of the statement, although it refuses every statement: the password or a right is wrong, the
-# database or a table is not there, the user has too many connections, the session may only read.
-_REFUSES_ALL = {1044, 1045, 1049, 1142, 1143, 1146, 1203, 1226, 1370, 1792}
+# database or a table is not there, the user has too many connections, the session may only read. The two above 2000 are
+# of the driver: it cannot log in by the server's method, as with a changed password on a connection without TLS.
+_REFUSES_ALL = {1044, 1045, 1049, 1142, 1143, 1146, 1203, 1226, 1370, 1792, 2059, 2061}
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,12 @@ def statements_of(sql: str, dialect: str, schemas: Schemas) -> tuple[SqlStatemen
     made: dict[TableName, Made] = {}
     try:
         parsed = _parse(sql, _PARSED_AS.get(dialect, dialect))
-        parts = [(statement, parts_of(statement, dialect)) for statement in parsed if statement]
-        return tuple(_read(statement, found, dialect, schemas, made) for statement, found in parts if found)
+        return tuple(
+            _read(statement, parts, dialect, schemas, made)
+            for statement in parsed
+            if statement
+            for parts in parts_of(statement, dialect)
+        )
     except (SqlglotError, TooMuch, RecursionError):
         return ()
     except Exception:  # sqlglot raises many kinds of errors on real text; lineage between tables needs no parser

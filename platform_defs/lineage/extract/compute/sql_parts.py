@@ -1,11 +1,14 @@
 """What a SQL statement writes, and by which query: its target table, the columns that it lists, and the query."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from platform_defs.lineage.extract.compute.sql_columns import TableName
 from platform_defs.lineage.extract.compute.sql_tables import table_name
+
+_OTHER_WRITES = (exp.Merge, exp.Update, exp.Delete, exp.Copy, exp.LoadData)
 
 
 @dataclass(slots=True)
@@ -27,17 +30,19 @@ class Parts:
     partitions: dict[str, bool] = field(default_factory=dict)
 
 
-def parts_of(statement: exp.Expr, dialect: str) -> Parts | None:
-    """None if the statement neither writes a table nor is a query."""
+def parts_of(statement: exp.Expr, dialect: str) -> Iterator[Parts]:
+    """Nothing if the statement neither writes a table nor is a query; several if it writes several tables."""
     if isinstance(statement, exp.Query):
-        return _of_query(statement)
-    if isinstance(statement, exp.Create):
-        return _of_create(statement, dialect)
-    if isinstance(statement, exp.Insert):
-        return _of_insert(statement)
-    if isinstance(statement, exp.Merge | exp.Update | exp.Delete | exp.Copy) and isinstance(statement.this, exp.Table):
-        return Parts(table_name(statement.this))
-    return None
+        yield _of_query(statement)
+    elif isinstance(statement, exp.Create):
+        yield from _of_create(statement, dialect)
+    elif isinstance(statement, exp.Insert):
+        yield _of_insert(statement)
+    elif isinstance(statement, exp.MultitableInserts):  # which columns go into which table is not looked at
+        targets = (_target(insert)[0] for insert in statement.find_all(exp.Insert))
+        yield from (Parts(table_name(target)) for target in targets if target is not None)
+    elif isinstance(statement, _OTHER_WRITES) and isinstance(statement.this, exp.Table):
+        yield Parts(table_name(statement.this))
 
 
 def _of_query(statement: exp.Query) -> Parts:
@@ -50,15 +55,15 @@ def _of_query(statement: exp.Query) -> Parts:
     return Parts(table_name(into.this), True, bool(into.args.get("temporary")), query=_unnested(query))
 
 
-def _of_create(statement: exp.Create, dialect: str) -> Parts | None:
+def _of_create(statement: exp.Create, dialect: str) -> Iterator[Parts]:
     target, columns = _target(statement)
     if target is None:  # a function, or something else with a body
-        return None
+        return
     if dialect == "mysql" and statement.this.find(exp.ColumnDef):
         columns = []  # MySQL's definitions of columns stand beside those of the query: it matches them by name
     properties = statement.args.get("properties")
     temporary = properties is not None and properties.find(exp.TemporaryProperty, exp.VolatileProperty) is not None
-    return Parts(table_name(target), True, temporary, columns, _query_of(statement))
+    yield Parts(table_name(target), True, temporary, columns, _query_of(statement))
 
 
 def _of_insert(statement: exp.Insert) -> Parts:
