@@ -21,6 +21,9 @@ FOLDER = str(Path(__file__).parents[1])
 COLLATION = "utf8mb4_bin"
 # The folder of the embedded storage under DAGSTER_HOME.
 INSTANCE = "instance"
+# How often the evaluation of a schedule is tried again if it fails: about every five seconds, so for half an hour. The
+# platform's database may be away when a chain is due, while Dagster's is not.
+SCHEDULE_RETRIES = 360
 
 
 def prepare(settings: Settings, *, on_created: Callable[[str], None] = lambda database: None) -> Path:
@@ -74,6 +77,10 @@ def _defaults(settings: Settings) -> dict[str, Any]:
         # Every run is launched at once: its row of work then waits for a slot of the runner.
         "run_coordinator": _configurable("dagster._core.run_coordinator", "DefaultRunCoordinator"),
         "run_launcher": _configurable("platform_defs.runner.launcher", "WarmRunLauncher"),
+        # Dagster's own default is to forget a time of a schedule at which its evaluation failed once.
+        "scheduler": _configurable(
+            "dagster._core.scheduler.scheduler", "DagsterDaemonScheduler", max_tick_retries=SCHEDULE_RETRIES
+        ),
         # A run may wait long for a slot, so its age says nothing. The runner closes runs that died before the start.
         "run_monitoring": {
             "enabled": True,
