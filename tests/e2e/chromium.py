@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PageTimeout
 
 from tests.needs import require
 from tests.waiting import PATIENCE_S
@@ -36,6 +37,8 @@ CAME_TO_REST = """() => {
   return before === window.zoomOfLastLook
 }"""
 PATIENCE_MS = 1000 * PATIENCE_S
+# how long a page is looked at before it is opened again
+LOOK_MS = 10_000
 
 
 @contextmanager
@@ -47,6 +50,19 @@ def opened_page() -> Iterator[Page]:
         expect.set_options(timeout=PATIENCE_MS)
         yield page
         browser.close()
+
+
+def shows(page: Page, address: str, text: str) -> bool:
+    """Opens the address and looks for the text, to be tried again.
+
+    Not until the network is idle, because a page that goes on asking for something never is.
+    """
+    page.goto(address)
+    try:
+        page.get_by_text(text).first.wait_for(timeout=LOOK_MS)
+    except PageTimeout:
+        return False
+    return True
 
 
 def show_whole_graph(page: Page) -> None:

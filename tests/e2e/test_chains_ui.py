@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.conftest import needs
 from tests.e2e.chains_site import ChainsSite, print_node, shell, waits_for_file
-from tests.e2e.chromium import opened_page, picture
+from tests.e2e.chromium import opened_page, picture, shows
 from tests.e2e.platform_up import PlatformUp
 from tests.waiting import until
 
@@ -52,12 +52,9 @@ def test_a_failed_node_is_red_and_turns_green_when_it_is_retried_during_the_run(
         stats = {step["stepKey"]: step["status"] for step in site.dagster_runs(run_id)[0]["stepStats"]}
         assert stats == dict.fromkeys(["extract", "load_orders", "load_customers", "report"], "SUCCESS")
         job = shown["jobName"]
-        until("the job to be shown", lambda: _shows(page, f"{platform.up['ui']}/locations/platform/jobs/{job}"))
+        until(
+            "the job to be shown",
+            lambda: shows(page, f"{platform.up['ui']}/locations/platform/jobs/{job}", "load_orders"),
+        )
         expect(page.get_by_text("load_orders", exact=True).first).to_be_visible()
         picture(page, tmp_path, "chain-graph")
-
-
-def _shows(page: Page, address: str) -> bool:
-    page.goto(address)
-    page.wait_for_load_state("networkidle")
-    return page.get_by_text("load_orders", exact=True).count() > 0

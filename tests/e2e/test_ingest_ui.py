@@ -20,7 +20,7 @@ from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_record
 from tests import loopback
 from tests.arrivals.world import logged_tasks
-from tests.e2e.chromium import opened_page, picture
+from tests.e2e.chromium import opened_page, picture, shows
 from tests.e2e.tree import copy_with_probes
 from tests.e2e.warm import Warm
 from tests.waiting import until
@@ -160,12 +160,8 @@ def _shows_a_failing_window(up: Warm, source: str, page: Page, folder: Path) -> 
     expect(page.get_by_text("Materialized (3)")).to_be_visible()
     picture(page, folder, "ingest-backfill")
 
-    def check() -> bool:
-        page.goto(f"{ui}/assets/ingest/{CODE}/{ENDPOINT}/backfill?view=checks")
-        page.wait_for_load_state("networkidle")
-        return page.get_by_text("1 window is not complete").count() > 0
-
-    until("the check to name the window", check)
+    checks = f"{ui}/assets/ingest/{CODE}/{ENDPOINT}/backfill?view=checks"
+    until("the check to name the window", lambda: shows(page, checks, "1 window is not complete"))
     picture(page, folder, "ingest-check")
 
 
