@@ -1,6 +1,6 @@
 """When ingest works by itself: due harvest windows, forgotten tasks, signals, a bucket of stale records a day."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from dagster import (
@@ -32,6 +32,7 @@ from assets.ingest.partitions import bucket_partitions
 from assets.ingest.reports import is_materialised, is_partition, materialization, partition_of
 from assets.ingest.retention import ingest_retention
 from assets.op_names import op_name
+from assets.shown_checks import shown_evaluation
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.cursors.catching_up import catch_up
 from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
@@ -280,7 +281,5 @@ def _report_checks(instance: DagsterInstance, engine: Engine, now: datetime) -> 
 
 
 def _shown_outcome(instance: DagsterInstance, key: AssetCheckKey) -> tuple[bool, str | None] | None:
-    records: Sequence[AssetCheckKey] = [key]
-    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(records).get(key)
-    evaluation = None if found is None else found.evaluation
-    return (evaluation.passed, evaluation.description) if isinstance(evaluation, AssetCheckEvaluation) else None
+    shown = shown_evaluation(instance, key)
+    return None if shown is None else (shown.passed, shown.description)
