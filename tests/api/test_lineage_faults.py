@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from platform_defs.access.principal import Principal
+from platform_defs.access.tenants import Tenant
 from platform_defs.api.lineage.service import LARGE_BODY
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphUnavailable, InvalidGraphValue
@@ -16,7 +17,8 @@ from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.intake import Intake, IntakeResult
 from platform_defs.lineage.sink import store_health
 from platform_defs.lineage.sink.answers import QUEUE_FULL, TOO_LATE
-from tests.api.lineage_client import Backend, Client
+from platform_defs.lineage.sink.lanes import WIDE_FACTS
+from tests.api.lineage_client import BACKENDS, Backend, Client
 from tests.lineage_events import run_event
 from tests.waiting import PATIENCE_S, until
 
@@ -39,6 +41,36 @@ def test_no_small_event_waits_while_large_bodies_are_read(client: Client, monkey
         assert not any(future.done() for future in waiting)
         release.set()
         assert {future.result().status_code for future in waiting} == {201}
+
+
+# A file of SQLite has one writer at a time.
+@pytest.mark.parametrize("backend", BACKENDS[1:], indirect=True)
+def test_while_the_wide_event_of_one_tenant_is_written_another_ones_is_accepted(
+    client: Client, failing: Callable[[Callable[..., Any]], None]
+) -> None:
+    written, release = threading.Event(), threading.Event()
+
+    def fault(merge: Any, store: Any, tenant: Tenant, *others: Any) -> Any:
+        result = merge(store, tenant, *others)
+        if tenant == client.backend.tenant:
+            written.set()
+            release.wait(PATIENCE_S)
+        return result
+
+    failing(fault)
+    fields = [{"name": f"c{number}", "type": "int"} for number in range(WIDE_FACTS + 1)]
+    wide = run_event()
+    wide["outputs"] = [{"namespace": "postgres://h", "name": "d.s.wide", "facets": {"schema": {"fields": fields}}}]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, wide)
+        try:
+            assert written.wait(PATIENCE_S)
+            for _ in range(3):
+                assert client.post(run_event(), tenant=client.backend.other).status_code == 201
+            assert not waiting.done()
+        finally:
+            release.set()
+        assert waiting.result().status_code == 201
 
 
 def test_a_full_queue_is_503_unavailable(backend: Backend, failing: Callable[[Callable[..., Any]], None]) -> None:

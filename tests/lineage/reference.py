@@ -181,6 +181,9 @@ class Reference:
             labels[ref] = LABELS.get(ref.kind) or said.label
         for ref, props in self._claimed_props().items():
             found[ref] = {**props, **found[ref]}
+        for ref, type in self._last_types().items():
+            if ref in found:
+                found[ref].setdefault("dataType", type)
         own = Node(str(self.tenant.id), {"Tenant"}, {"code": self.tenant.code, "name": self.tenant.name})
         nodes: dict[Ref | None, Node] = {None: own}
         for ref, props in found.items():
@@ -208,6 +211,17 @@ class Reference:
                     _add_texts(said, props)
                 merged[ref] |= said
         return merged
+
+    def _last_types(self) -> dict[Ref, str]:
+        """The newest type that a job said of a column, whether or not the statement still counts."""
+        said: dict[Ref, tuple[str, str]] = {}
+        for at, fact in self.facts:
+            for column in (*fact.written, *fact.read) if isinstance(fact, Statement) else ():
+                type = column.props.get("dataType")
+                if type is not None and not self._dead(column.ref, at):
+                    ref = self._now(column.ref, at)
+                    said[ref] = max(said.get(ref, ("", "")), (at, type))
+        return {ref: type for ref, (_, type) in said.items()}
 
     def _derived(self, nodes: dict[Ref | None, Node]) -> Iterator[Edge]:
         for ref in nodes:

@@ -13,7 +13,7 @@ from platform_defs.graph.model import Edge, Node
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
-from platform_defs.lineage.sink.apply import EventFacts, apply_events
+from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph
 from platform_defs.lineage.version import version_of
 from tests.graph.conftest import GRAPHS
 from tests.lineage.test_merge_stores import START, new_tenant, open_graphs
@@ -58,6 +58,11 @@ class Lineage:
         return {node.props["qualifiedName"]: node.props["description"] for node in nodes}
 
     @property
+    def types(self) -> dict[str, str]:
+        nodes = [item for item in self.store.stream() if isinstance(item, Node) and "dataType" in item.props]
+        return {node.props["qualifiedName"]: node.props["dataType"] for node in nodes}
+
+    @property
     def columns(self) -> set[str]:
         return {edge.partition(">")[2] for edge in self.edges("HAS_COLUMN")}
 
@@ -99,6 +104,50 @@ def test_a_run_whose_schema_lists_only_documented_columns_keeps_the_other_ones(l
     lineage.post(ran("orders", [RAW], [dataset(DUCK, "main.orders")]))
     assert lineage.edges("DERIVES_FROM") == before
     assert {"main.orders.amount", "main.orders.day"} <= lineage.columns
+
+
+def untyped(*names: str) -> dict[str, Any]:
+    return {"fields": [{"name": name, "type": None} for name in names]}
+
+
+def test_a_job_that_no_longer_knows_a_type_does_not_erase_it(lineage: Lineage) -> None:
+    def run(written: dict[str, Any], read: dict[str, Any], **facets: Any) -> None:
+        source, target = dataset(DUCK, "main.raw", schema=read), dataset(DUCK, "main.b", schema=written, **facets)
+        lineage.post(ran("job", [source], [target]))
+
+    run(schema(("x", "int"), ("y", "text")), schema(("s", "date")))
+    known = {"main.b.x": "int", "main.b.y": "text", "main.raw.s": "date"}
+    run(untyped("x", "y"), untyped("s"))
+    assert lineage.types == known
+    # a schema with names alone, and none beside column lineage
+    run({"fields": [{"name": "x"}, {"name": "y"}]}, {"fields": [{"name": "s"}]})
+    run({}, {}, columnLineage=column_lineage(x="s", y="s"))
+    assert lineage.types == known
+    run(schema(("x", "bigint")), schema(("s", "timestamp")))
+    run(untyped("x", "y"), untyped("s"))
+    assert lineage.types == {"main.b.x": "bigint", "main.b.y": "text", "main.raw.s": "timestamp"}
+
+
+def test_a_type_ends_with_its_column(lineage: Lineage) -> None:
+    def run(columns: dict[str, Any], **facets: Any) -> None:
+        lineage.post(ran("job", [RAW], [dataset(DUCK, "main.b", schema=columns, **facets)]))
+
+    run(schema(("x", "int")))
+    run(untyped("x"))
+    run(untyped("x"), lifecycleStateChange={"lifecycleStateChange": "DROP"})
+    run(untyped("x"))
+    assert "main.b.x" in lineage.columns
+    assert "main.b.x" not in lineage.types
+
+
+def test_old_types_of_columns_that_are_gone_are_forgotten_after_a_while(lineage: Lineage) -> None:
+    lineage.post(ran("job", [RAW], [dataset(DUCK, "main.b", schema=schema("x", ("y", "text")))]))
+    lineage.post(ran("job", [RAW], [dataset(DUCK, "main.b", schema=schema("x"))]))
+    assert not any(name == "main.b.y" for name in lineage.columns)
+    prune_graph(lineage.store, START + timedelta(days=1))
+    lineage.post(ran("job", [RAW], [dataset(DUCK, "main.b", schema=untyped("x", "y"))]))
+    assert "main.b.y" in lineage.columns
+    assert lineage.types == {"main.raw.id": "int", "main.b.x": "int"}
 
 
 def test_the_same_text_of_two_jobs_ties_no_tables_of_the_two_together(lineage: Lineage) -> None:

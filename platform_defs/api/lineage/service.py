@@ -37,6 +37,7 @@ from platform_defs.lineage.sink.store_health import DATABASE, GRAPH, StoreHealth
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small
 from platform_defs.settings import Settings
 from platform_defs.store.engine import Patience, open_engine, server_packet_limit, transact
+from platform_defs.store.types import is_mysql
 
 log = logging.getLogger(__name__)
 
@@ -88,15 +89,9 @@ class LineageService(Service):
         self.intake = Intake(KnownTenants(self._engine))
         self._warmth = Warmth(self._graph, settings.graph_url, needed=not isinstance(self._graph, EmbeddedGraph))
         pace = Pace()
-        # A second lane for wide events only pays where two transactions can write at once.
-        committers: list[Committer] = (
-            [EmbeddedCommitter(self._engine, self.metrics)]
-            if settings.graph_url == "embedded"
-            else [
-                ParallelCommitter(self._engine, self._graph, self.metrics, self._warmth.lose, lane_pace)
-                for lane_pace in (None, pace)
-            ]
-        )
+        # A second lane for wide events only pays where two transactions can write at once: not in a file of SQLite.
+        in_file = isinstance(self._graph, EmbeddedGraph) and not is_mysql(self._engine.dialect)
+        committers = [self._committer(lane_pace) for lane_pace in ([None] if in_file else [None, pace])]
         if isinstance(self._graph, Neo4jGraph):
             self.metrics.watch_graph_pool(self._graph)
         self.buckets = TokenBuckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
@@ -112,6 +107,11 @@ class LineageService(Service):
             rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
             pace=pace,
         )
+
+    def _committer(self, pace: Pace | None) -> Committer:
+        if isinstance(self._graph, EmbeddedGraph):
+            return EmbeddedCommitter(self._engine, self.metrics, pace)
+        return ParallelCommitter(self._engine, self._graph, self.metrics, self._warmth.lose, pace)
 
     def warmth(self) -> str:
         """For /readyz: the first events after a cold start would take longer than a request may."""

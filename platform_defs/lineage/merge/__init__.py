@@ -19,7 +19,8 @@ arrive cannot matter:
    shown while both of its ends exist, and a fact about an edge dies when either end is dropped.
 6. The Tenant node, the OWNS_* edges and the edges of the hierarchy follow from the assets that exist.
 
-What jobs say has rules of its own (speech/): a Statement counts until newer runs of its job replace it.
+What jobs say has rules of its own (speech/): a Statement counts until newer runs of its job replace it, except for the
+types of columns, of which the last known one stays.
 
 Only the newest facts are remembered (state.py), and a bounded number of them (bounds.py). Where they do not suffice to
 decide exactly, the merge raises NeedsRebuild. It may have to in these cases:

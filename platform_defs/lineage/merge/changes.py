@@ -25,6 +25,7 @@ from platform_defs.lineage.merge.speech.crowds import bound_claims, shows_first
 from platform_defs.lineage.merge.speech.past_runs import bound_runs
 from platform_defs.lineage.merge.speech.statement_bodies import DERIVES_FROM
 from platform_defs.lineage.merge.state import (
+    LAST_TYPE,
     NEVER,
     EdgeState,
     NeedsRebuild,
@@ -162,7 +163,7 @@ def _is_remembered(state: State, node: NodeState, ref: Ref) -> bool:
     """Whether a node that does not exist must be kept as a tombstone, because late events may depend on it."""
     if node.renames or node.incoming_renames or node.link_sets or node.column_link_sets:
         return True
-    if node.count is not None or node.column_renamed_at or node.speaker is not None:
+    if node.count is not None or node.column_renamed_at or node.speaker is not None or LAST_TYPE in node.props:
         return True
     return node.floor > (NEVER if ref.parent is None else floor(state, ref.parent))
 

@@ -15,9 +15,11 @@ from platform_defs.lineage.merge.speech.speakers import SpeakerState
 from platform_defs.lineage.merge.speech.statement_bodies import SHARED
 from platform_defs.lineage.merge.state import (
     BEFORE_ALL,
+    LAST_TYPE,
     NAMED,
     NEVER,
     NO_CROWD,
+    TYPE,
     Claim,
     ColumnsState,
     Crowd,
@@ -64,6 +66,10 @@ def read_node(node: Node, set_at: Stamp, facts: dict[str, Any] | None = None) ->
         for name in names:
             value = entries.get(name.removeprefix(ENTRY)) if name.startswith(ENTRY) else shown.pop(name, None)
             props[name] = (set_at if stamp == OF_SET else Stamp(stamp), value)
+    if LAST_TYPE in facts:
+        stamp, value = facts[LAST_TYPE]
+        props[LAST_TYPE] = (Stamp(stamp), value)
+        shown.pop(TYPE, None)
     claims = {name: Claim(Stamp(at), given) for name, (at, given) in facts.get("claims", {}).items()}
     for claim in claims.values():
         for name in claim.props:
@@ -102,10 +108,14 @@ def written_node(id: str, state: NodeState, label: str | None, set_at: Stamp) ->
     if label is None:
         return Node(id, {TOMBSTONE, KNOWLEDGE} | ({state.vector} if state.vector else set()), props)
     props |= state.foreign
+    if LAST_TYPE in state.props:
+        props[TYPE] = state.props[LAST_TYPE][1]
     for claim in reversed(by_precedence(state.claims)):
         props |= claim.props
     entries = {}
     for name, (_, value) in state.props.items():
+        if name == LAST_TYPE:
+            continue
         if value is not None and name.startswith(ENTRY):
             entries[name.removeprefix(ENTRY)] = value
         elif value is not None:
@@ -182,7 +192,7 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
         return OF_SET if stamp and stamp == set_at else stamp
 
     by_stamp: dict[str, list[str]] = {}
-    for name in sorted(state.props):
+    for name in sorted(state.props.keys() - {LAST_TYPE}):
         by_stamp.setdefault(short(state.props[name][0]), []).append(name)
     columns = state.columns
     facts = {
@@ -192,6 +202,7 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
         "named": sorted(state.named_in or ()),
         "floor": state.floor,
         "props": by_stamp,
+        LAST_TYPE: state.props.get(LAST_TYPE),
         "columns": None if columns is None else [columns.at, columns.digest, columns.lacked],
         "entries": state.entries_at,
         "sets": state.link_sets,

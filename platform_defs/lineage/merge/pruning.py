@@ -10,7 +10,7 @@ from platform_defs.graph.text import is_hidden
 from platform_defs.lineage.facts import SPEAKER, Ref
 from platform_defs.lineage.merge.codec import FACTS, read_node
 from platform_defs.lineage.merge.names import exists
-from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, NodeState, Stamp, State
+from platform_defs.lineage.merge.state import DERIVED_TYPES, LAST_TYPE, NEVER, NodeState, Stamp, State
 
 
 def is_candidate(item: Node | Edge) -> bool:
@@ -120,3 +120,5 @@ def _forget(node: NodeState, before: Stamp, *, existing: bool) -> None:
         node.floor = NEVER
     if node.column_renamed_at < before:
         node.column_renamed_at = NEVER
+    if node.props.get(LAST_TYPE, (before,))[0] < before:
+        del node.props[LAST_TYPE]

@@ -19,6 +19,7 @@ from platform_defs.lineage.merge.speech.claims import claims_forgotten_until
 from platform_defs.lineage.merge.speech.crowds import joined_crowds
 from platform_defs.lineage.merge.speech.joining import is_named, settle_names
 from platform_defs.lineage.merge.state import (
+    LAST_TYPE,
     NEVER,
     NO_CROWD,
     Claim,
@@ -115,6 +116,8 @@ def _is_alive(state: State, ref: Ref) -> bool:
         return True
     for one in family:
         node = state.node(one)
+        if node.props.get(LAST_TYPE, (NEVER,))[0] > floor(state, one):
+            return True
         if any(stamp > floor(state, one) for stamp in (*node.link_sets.values(), *node.column_link_sets.values())):
             return True
     return any(lives(state, key) or state.edges[key].is_claimed for key in state.edges_of({one.id for one in family}))

@@ -23,6 +23,7 @@ from platform_defs.lineage.facts import (
 from platform_defs.lineage.merge.names import tables_at
 from platform_defs.lineage.merge.rules import digest_of, may_drop
 from platform_defs.lineage.merge.speech.claims import speakers_of
+from platform_defs.lineage.merge.speech.last_types import is_only_last_type
 from platform_defs.lineage.merge.speech.speakers import SpeakerState, live_shape
 from platform_defs.lineage.merge.speech.statement_bodies import DERIVES_FROM, ClaimKey, encode, tables_of
 from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State, column_of, path
@@ -274,7 +275,7 @@ class _Needs:
             if new.is_outdated(self._state, statement, at):
                 return True
             new.add(self._state, statement, at)
-            if live_shape(self._state, new) != before:
+            if live_shape(self._state, new) != before or is_only_last_type(self._state, new, statement, at):
                 return True
         return False
 

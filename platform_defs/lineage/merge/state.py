@@ -19,6 +19,10 @@ Stamp = NewType("Stamp", str)
 NEVER = Stamp("")  # before every stamp
 BEFORE_ALL = Stamp("0")  # before every stamp of an event: those begin with 3 or 4 (version.py)
 VERSION_LENGTH = 32
+# The property that holds a column's type, and the name under which its node remembers the last known one, which is
+# shown only if nothing else gives the type (speech/last_types.py).
+TYPE = "dataType"
+LAST_TYPE = "_lastType"
 
 # Edges that follow from the names of assets. No fact creates or removes them.
 DERIVED_TYPES = frozenset(kind.edge for kind in ASSET_KINDS.values())

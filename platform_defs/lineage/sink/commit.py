@@ -153,9 +153,10 @@ def _apply_all_but_late(
 class EmbeddedCommitter:
     """Writes raw rows, graph and marks in one transaction, for a graph that lives in the same database."""
 
-    def __init__(self, engine: Engine, metrics: SinkMetrics) -> None:
+    def __init__(self, engine: Engine, metrics: SinkMetrics, pace: Pace | None = None) -> None:
         self._engine = engine
         self._metrics = metrics
+        self._pace = pace
         self._watch = NameWatch()
 
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
@@ -173,7 +174,7 @@ class EmbeddedCommitter:
         pending = find_pending(connection, graph, events, self._watch)
         if not pending.events:
             return pending, {}
-        late = _apply_to_graph(graph, pending)
+        late = _apply_to_graph(graph, pending, self._pace)
         applied, unapplied = _split_by_rebuild(pending.fresh, pending.rebuild, late)
         raw_events.insert_rows(connection, [event.row for event in applied], applied_at=now())
         raw_events.insert_rows(connection, [event.row for event in unapplied])

@@ -14,6 +14,7 @@ from platform_defs.lineage.merge.names import (
     tables_at,
 )
 from platform_defs.lineage.merge.speech.crowds import READ, leave_crowd
+from platform_defs.lineage.merge.speech.last_types import ceased, is_only_last_type, note_claimed_type, note_types
 from platform_defs.lineage.merge.speech.past_runs import fold, recall
 from platform_defs.lineage.merge.speech.rewriting import strike_dead
 from platform_defs.lineage.merge.speech.speakers import (
@@ -65,9 +66,15 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     ):
         raise NeedsRebuild(f"{statement.speaker.id}: statements that a completed run replaces are not remembered")
     _refuse_uncertain_lineage(state, speaker, statement, at)
-    if is_outdated or before != live_shape(state, speaker):
+    after = live_shape(state, speaker)
+    comes_late = is_only_last_type(state, speaker, statement, at)
+    if is_outdated or before != after or comes_late:
         say_vouched(state, old_state.bodies, old_state.said())
         _refuse_uncertain(state, statement, at)
+        replaced = ceased(before, after)
+        note_types(state, old_state.bodies, ((digest, said) for digest, said in old_state.said() if digest in replaced))
+        if comes_late:
+            note_types(state, {digest_of(statement): encode(statement)}, [(digest_of(statement), at)])
         strike_dead(state, speaker)
         # a drop does not reach the statements of speakers in a crowd
         strike_dead(state, old_state)
@@ -136,6 +143,7 @@ def review_claims(state: State) -> None:
         if before.bodies.keys() != speaker.bodies.keys():
             # what a run said may have counted only because another one, which is dropped, said the same
             past = claims_of(state, before, loaded_only=True)
+            note_types(state, before.bodies, before.said())
             ended += [
                 (id, key)
                 for key, claim in past.items()
@@ -291,6 +299,9 @@ def put_claim(state: State, speaker: Ref, key: ClaimKey, claim: Claim, *, was_cl
             raise NeedsRebuild(f"{speaker.id} may be in a crowd by statements that are not remembered")
         if was_claimed:
             leave_crowd(item)
+    if name in item.claims and not was_claimed and isinstance(item, NodeState):
+        # of a speaker that retention has forgotten since
+        note_claimed_type(item, item.claims[name])
     item.claims[name] = claim
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Set
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.names import current_name
 from platform_defs.lineage.merge.speech.claims import claimed_item, claims_of, put_claim, speakers_in
+from platform_defs.lineage.merge.speech.last_types import note_types
 from platform_defs.lineage.merge.speech.past_runs import unfold_all
 from platform_defs.lineage.merge.speech.rewriting import settle_columns, strike_dead
 from platform_defs.lineage.merge.speech.speakers import is_loaded
@@ -51,11 +52,11 @@ def review_joined_claims(state: State, table: Ref) -> None:
     columns = state.children(table)
     for column in columns:
         node = state.node(column)
-        node.claims = {
-            name: claim
-            for name, claim in node.claims.items()
-            if name not in live or ClaimKey("written", column) in live[name]
-        }
+        ended = {name for name in node.claims if name in live and ClaimKey("written", column) not in live[name]}
+        node.claims = {name: claim for name, claim in node.claims.items() if name not in ended}
+        for id, replaced in speakers_in(state):
+            if id in ended:
+                note_types(state, replaced.bodies, replaced.said())
     for place in state.edges_of({table.id, *(column.id for column in columns)}):
         begin, end = state.nodes[place.from_id], state.nodes[place.to_id]
         if begin is not None and end is not None and begin.ref is not None and end.ref is not None:

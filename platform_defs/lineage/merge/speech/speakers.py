@@ -15,7 +15,7 @@ claim may be older than the newest statement; `review_claims` corrects it before
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -50,6 +50,8 @@ class Part(NamedTuple):
 
 
 Claims = dict[ClaimKey, Claim]
+# What of a speaker's statements counts: by digest, or, once names have moved, part by part.
+Shape = Mapping[str, LiveTables] | Set[Part]
 
 
 @dataclass(slots=True)
@@ -93,6 +95,11 @@ class SpeakerState:
             names_dataset=run.names_dataset or statement.names_dataset,
             said=said,
         )
+
+    @property
+    def current_since(self) -> Stamp:
+        """When the current run completed: what is said since counts, and what was said before may not."""
+        return max(self.floor, self.folded.newest_done, *(run.done_at for run in self.runs.values()))
 
     def done_at(self, run: str) -> Stamp:
         """As Run.done_at; NEVER for a run that is not remembered."""
@@ -142,7 +149,7 @@ class SpeakerState:
 
 def live_parts(state: State, speaker: SpeakerState) -> dict[Part, Stamp]:
     """The parts of statements that count, each with the newest stamp at which it was said."""
-    current = max(speaker.floor, speaker.folded.newest_done, *(run.done_at for run in speaker.runs.values()))
+    current = speaker.current_since
     columns, lineage = _floors(state, speaker) if state.names_moved else unmoved_floors(speaker)
     live: dict[Part, Stamp] = {}
     for run in speaker.runs.values():
@@ -188,7 +195,7 @@ def expand(
                 yield key, named, Claim(at, props)
 
 
-def live_shape(state: State, speaker: SpeakerState, *, readers: bool = True) -> object:
+def live_shape(state: State, speaker: SpeakerState, *, readers: bool = True) -> Shape:
     """Equal for the same speaker before and after a change exactly if the same parts are live.
 
     Without readers what was read is left out: a claim on a column that was read is never taken back.
