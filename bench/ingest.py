@@ -32,10 +32,10 @@ from platform_defs.http_door.door import Door
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.execution import executor as executor_module
 from platform_defs.ingest.execution.executor import Executor
-from platform_defs.ingest.execution.leases import LeasedTask, lease_tasks
 from platform_defs.ingest.planning.planner import plan_bucket, plan_window
 from platform_defs.ingest.planning.update_candidates import id_slices
 from platform_defs.ingest.planning.windows import Window
+from platform_defs.ingest.tasks.leases import LeasedTask, lease_tasks
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.table import open_gate_engine
 from platform_defs.store import migrate

@@ -36,8 +36,6 @@ from assets.shown_checks import shown_evaluation
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.cursors.catching_up import catch_up
 from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
-from platform_defs.ingest.execution.blocks import list_blocks
-from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.ingest.ledger.forgotten import is_forgotten
 from platform_defs.ingest.ledger.queue import buckets_begun_since, buckets_with_signals, waits_until
@@ -47,6 +45,8 @@ from platform_defs.ingest.planning.harvest_requests import TRY_AGAIN_AFTER, wind
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.compiler import compile_all
 from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.blocks import list_blocks
+from platform_defs.ingest.tasks.health import read_limits
 from platform_defs.settings import Settings
 from platform_defs.work import rows
 from platform_defs.work.wake import wake

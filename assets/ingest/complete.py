@@ -15,9 +15,9 @@ from sqlalchemy import Engine
 from assets.ingest.names import COMPLETE, asset_key
 from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation, PlanStatus
-from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.ledger.windows import OpenPartition, open_buckets, open_windows
 from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.blocks import why_not_asked
 from resources.database import DatabaseResource
 
 # So many are named; `platform ingest windows` lists all of them.

@@ -21,7 +21,6 @@ from assets.ingest.reports import is_materialised, materialization, partition_of
 from assets.op_names import op_name
 from platform_defs.ingest.codes import Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import IngestError
-from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.ledger.reports import claim_report, mark_reported
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
@@ -34,6 +33,7 @@ from platform_defs.ingest.planning.planner import PlannedWork
 from platform_defs.ingest.planning.schedule import TriggerContext
 from platform_defs.ingest.planning.windows import Window, WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
+from platform_defs.ingest.tasks.blocks import why_not_asked
 from resources.ingest import IngestResource
 
 # A backfill over a year is twelve runs, not one process a day.

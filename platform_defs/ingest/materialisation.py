@@ -16,10 +16,7 @@ from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
 from platform_defs.ingest.cursors.catching_up import catch_up
 from platform_defs.ingest.cursors.operations import read_plan_cursor
 from platform_defs.ingest.errors import EndpointBlocked, PlanError, SpecError
-from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor, OpenSource, utc_now
-from platform_defs.ingest.execution.health import HealthWatch, Thresholds
-from platform_defs.ingest.execution.leases import LeasedTask
 from platform_defs.ingest.ledger.progress import plan_key_of, plans_progress, why_task_waits
 from platform_defs.ingest.ledger.windows import PlanReport, plan_report
 from platform_defs.ingest.planning.history import estimate_from_history
@@ -29,6 +26,9 @@ from platform_defs.ingest.planning.signals import signal_quarantined
 from platform_defs.ingest.planning.update_candidates import due_records, id_slices
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import CompiledSpec
+from platform_defs.ingest.tasks.blocks import why_not_asked
+from platform_defs.ingest.tasks.health import HealthWatch, Thresholds
+from platform_defs.ingest.tasks.leases import LeasedTask
 from platform_defs.ingest.transport.recent_trouble import RecentTrouble
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan

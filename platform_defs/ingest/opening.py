@@ -7,9 +7,9 @@ from sqlalchemy import Engine
 
 from platform_defs.http_door.door import Door
 from platform_defs.ingest.execution.executor import utc_now
-from platform_defs.ingest.execution.health import Thresholds
 from platform_defs.ingest.materialisation import IngestEnvironment
 from platform_defs.ingest.spec.compiler import compile_spec
+from platform_defs.ingest.tasks.health import Thresholds
 from platform_defs.ingest.transport.http_source import HttpSource
 from platform_defs.ingest.transport.recent_trouble import RecentTrouble
 from platform_defs.rate_gate.gate import RateGate

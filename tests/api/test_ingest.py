@@ -10,8 +10,8 @@ from platform_defs.access.keys import issue_key
 from platform_defs.ingest.codes import PlanStatus, TaskStatus
 from platform_defs.ingest.cursors.advance import Lineage
 from platform_defs.ingest.cursors.operations import advance_after
-from platform_defs.ingest.execution.blocks import block_endpoint
 from platform_defs.ingest.planning.slices import Estimate
+from platform_defs.ingest.tasks.blocks import block_endpoint
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_plan, ing_signal, ing_task
 from tests.api.serving import Api

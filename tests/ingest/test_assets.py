@@ -22,7 +22,6 @@ from assets.ingest.endpoint_assets import bucket_asset, window_asset
 from assets.ingest.partitions import window_partitions
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, TaskStatus
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.ledger.windows import open_windows
 from platform_defs.ingest.materialisation import IngestEnvironment
 from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans
@@ -30,6 +29,7 @@ from platform_defs.ingest.planning.planner import queue_pending_slices
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
+from platform_defs.ingest.tasks.blocks import why_not_asked
 from platform_defs.store.tables.ingest import ing_plan
 from resources.database import DatabaseResource
 from resources.http import HttpResource

@@ -17,7 +17,6 @@ from platform_defs.demo_source.server import DemoSettings, running_server
 from platform_defs.errors import PlatformError
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, Trigger
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.leases import LEASE
 from platform_defs.ingest.ledger.open_partitions import count_cancelled
 from platform_defs.ingest.ledger.queue import buckets_with_signals
 from platform_defs.ingest.ledger.windows import open_windows, plan_report, window_states
@@ -27,6 +26,7 @@ from platform_defs.ingest.planning.planner import plan_bucket, queue_pending_sli
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.slices import Estimate, id_slice
 from platform_defs.ingest.spec.model import CompiledSpec
+from platform_defs.ingest.tasks.leases import LEASE
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run, ing_task_run_batch
 from tests.ingest.demo.demo_client import DemoClient
 from tests.ingest.demo.harvest import NOW as DEMO_NOW

@@ -10,8 +10,6 @@ from sqlalchemy import Engine, update
 
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, Trigger
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.blocks import block_endpoint, unblock_endpoint
-from platform_defs.ingest.execution.health import Trouble, lower_limit
 from platform_defs.ingest.materialisation import IngestEnvironment, materialise_bucket
 from platform_defs.ingest.planning.harvest_requests import TRY_AGAIN_AFTER
 from platform_defs.ingest.planning.planner import plan_window
@@ -20,6 +18,8 @@ from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.compiler import compile_all, compile_spec
 from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.blocks import block_endpoint, unblock_endpoint
+from platform_defs.ingest.tasks.health import Trouble, lower_limit
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_plan
 from sensors.ingest import keep_ingest_going, plan_due_windows

@@ -9,9 +9,6 @@ from dagster import DagsterInstance, build_sensor_context
 from sqlalchemy import Connection, Engine, select, update
 
 from platform_defs.ingest.codes import Operation, SliceStatus, TaskStatus, Trigger
-from platform_defs.ingest.execution.blocks import block_endpoint, unblock_endpoint
-from platform_defs.ingest.execution.health import Trouble, lower_limit
-from platform_defs.ingest.execution.leases import LEASE, lease_tasks
 from platform_defs.ingest.kinds_of_work import INGEST_DRAIN
 from platform_defs.ingest.ledger.forgotten import has_free_place
 from platform_defs.ingest.planning.planner import PlannedWork, plan_window
@@ -19,6 +16,9 @@ from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.ingest.planning.windows import WindowGrid
 from platform_defs.ingest.spec.compiler import compile_spec
 from platform_defs.ingest.spec.model import CompiledSpec, Spec
+from platform_defs.ingest.tasks.blocks import block_endpoint, unblock_endpoint
+from platform_defs.ingest.tasks.health import Trouble, lower_limit
+from platform_defs.ingest.tasks.leases import LEASE, lease_tasks
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 from platform_defs.store.tables.registry import reg_provenance

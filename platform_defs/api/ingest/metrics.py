@@ -10,10 +10,10 @@ from sqlalchemy import Engine, select
 from platform_defs.api.observe.bounded_metrics import NamedCollector
 from platform_defs.api.system import ApiContext
 from platform_defs.ingest.codes import Operation
-from platform_defs.ingest.execution.blocks import list_blocks
-from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.ledger.open_partitions import count_given_up
 from platform_defs.ingest.ledger.queue import count_tasks
+from platform_defs.ingest.tasks.blocks import list_blocks
+from platform_defs.ingest.tasks.health import read_limits
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan
 from platform_defs.store.tables.ingest_cursors import ing_cursor

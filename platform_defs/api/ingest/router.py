@@ -12,7 +12,7 @@ from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import JsonBody
 from platform_defs.api.http.errors import ApiError
 from platform_defs.ingest.errors import UnknownEndpoint
-from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
+from platform_defs.ingest.fetching.reading import MAX_PROVIDER_ID
 from platform_defs.ingest.planning.signals import ask_again
 
 SCOPE = "ingest:write"

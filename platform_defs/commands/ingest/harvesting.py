@@ -16,9 +16,8 @@ from platform_defs.commands.ingest.ledger import OPERATION_HELP, OPERATIONS, ref
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import PlanError, SpecError
-from platform_defs.ingest.execution.blocks import why_not_asked
 from platform_defs.ingest.execution.executor import Executor, utc_now
-from platform_defs.ingest.execution.reading import MAX_PROVIDER_ID
+from platform_defs.ingest.fetching.reading import MAX_PROVIDER_ID
 from platform_defs.ingest.materialisation import (
     IngestEnvironment,
     Listener,
@@ -32,6 +31,7 @@ from platform_defs.ingest.planning.signals import ask_again
 from platform_defs.ingest.planning.wanted_windows import parse_instant, wanted_windows
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.blocks import why_not_asked
 
 # Standard output has the results alone, for programs.
 _ON_STDERR = Listener(

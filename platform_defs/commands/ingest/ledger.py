@@ -10,9 +10,7 @@ from platform_defs.commands.tables import DatabaseId, json_option, print_rows, p
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.errors import PlanError, SpecError, UnknownEndpoint
-from platform_defs.ingest.execution.blocks import list_blocks, paused_sources, unblock_endpoint
 from platform_defs.ingest.execution.executor import utc_now
-from platform_defs.ingest.execution.health import read_limits
 from platform_defs.ingest.ledger.open_partitions import count_cancelled, count_given_up, open_partitions
 from platform_defs.ingest.ledger.queue import GIVEN_UP, count_tasks
 from platform_defs.ingest.ledger.windows import OpenPartition, WindowState
@@ -20,6 +18,8 @@ from platform_defs.ingest.planning.cancelling import PlanChoice, cancel_plans, c
 from platform_defs.ingest.planning.wanted_windows import parse_instant
 from platform_defs.ingest.registry.show import list_sources
 from platform_defs.ingest.spec.compiler import compile_spec
+from platform_defs.ingest.tasks.blocks import list_blocks, paused_sources, unblock_endpoint
+from platform_defs.ingest.tasks.health import read_limits
 
 OPERATIONS = click.Choice([operation.lower() for operation in Operation])
 OPERATION_HELP = "Harvest and backfill have windows of time, update has buckets of ids."

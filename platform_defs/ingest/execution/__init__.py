@@ -1,1 +1,1 @@
-"""The executor: leases tasks, fetches their pages, and commits each batch with everything that it changed."""
+"""The executor: takes tasks from the queue, fetches their slices, and commits each batch with all that it changed."""

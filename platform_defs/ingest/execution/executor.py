@@ -23,8 +23,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from platform_defs.errors import PlatformError, one_line
 from platform_defs.ingest.codes import PlanStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
-from platform_defs.ingest.execution.health import HealthWatch, lower_limit, read_limits
-from platform_defs.ingest.execution.leases import (
+from platform_defs.ingest.execution.task_ends import TaskEnds
+from platform_defs.ingest.execution.task_run import TaskRun
+from platform_defs.ingest.fetching.page_fetching import CompiledSnapshot
+from platform_defs.ingest.fetching.source import Source
+from platform_defs.ingest.planning.planner import plan_spec
+from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.health import HealthWatch, lower_limit, read_limits
+from platform_defs.ingest.tasks.leases import (
     HEARTBEAT,
     LeasedTask,
     cancelled_tasks,
@@ -32,14 +38,8 @@ from platform_defs.ingest.execution.leases import (
     lease_tasks,
     renew_leases,
 )
-from platform_defs.ingest.execution.page_fetching import CompiledSnapshot
-from platform_defs.ingest.execution.picking import Partition
-from platform_defs.ingest.execution.source import Source
-from platform_defs.ingest.execution.task_ends import TaskEnds
-from platform_defs.ingest.execution.task_run import TaskRun
-from platform_defs.ingest.execution.waiting import next_open_task, queue_pending, waits_long
-from platform_defs.ingest.planning.planner import plan_spec
-from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.picking import Partition
+from platform_defs.ingest.tasks.waiting import next_open_task, queue_pending, waits_long
 from platform_defs.store.engine import read, transact
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.tables.ingest import ing_plan

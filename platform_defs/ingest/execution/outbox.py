@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from platform_defs.canonical import json_string, sha256_hex
-from platform_defs.ingest.execution.reading import Record
+from platform_defs.ingest.fetching.reading import Record
 from platform_defs.ingest.spec.model import Spec
 from platform_defs.ingest.spec.snapshot import instant_text
 from platform_defs.store.tables.ingest import ing_outbox

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, select
 
 from platform_defs.ingest.codes import ErrorLevel, Operation, PaginationType, RepeatedToken, RunStatus
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.pages import PagePosition, first_position
+from platform_defs.ingest.fetching.pages import PagePosition, first_position
 from platform_defs.ingest.spec.model import PaginationSpec, Spec
 from platform_defs.ingest.spec.snapshot import instant_text
 from platform_defs.store.tables.ingest import ing_task_run

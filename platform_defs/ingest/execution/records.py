@@ -11,13 +11,13 @@ from sqlalchemy.exc import IntegrityError
 
 from platform_defs.canonical import canonical_hash
 from platform_defs.ingest.codes import BatchStatus, Operation
-from platform_defs.ingest.execution.leases import LeasedTask, fence
 from platform_defs.ingest.execution.outbox import publish
-from platform_defs.ingest.execution.pages import PagePosition
-from platform_defs.ingest.execution.reading import Record, Rejection
+from platform_defs.ingest.fetching.pages import PagePosition
+from platform_defs.ingest.fetching.reading import Record, Rejection
 from platform_defs.ingest.identity import id_number
 from platform_defs.ingest.planning.signals import close_signals
 from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.leases import LeasedTask, fence
 from platform_defs.store.driver import Prepared
 from platform_defs.store.engine import dump_json
 from platform_defs.store.tables.ingest import ing_record, ing_record_quarantine, ing_task_run_batch

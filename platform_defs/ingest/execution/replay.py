@@ -14,9 +14,9 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, select
 
 from platform_defs.ingest.codes import Operation, RunStatus
 from platform_defs.ingest.errors import IngestError
-from platform_defs.ingest.execution.page_fetching import detail_names, search_names
-from platform_defs.ingest.execution.pages import PagePosition, first_position
 from platform_defs.ingest.execution.progress import last_run_before, resume
+from platform_defs.ingest.fetching.page_fetching import detail_names, search_names
+from platform_defs.ingest.fetching.pages import PagePosition, first_position
 from platform_defs.ingest.planning.planner import plan_spec
 from platform_defs.ingest.planning.slices import ids_of, window_of
 from platform_defs.ingest.spec.model import Spec

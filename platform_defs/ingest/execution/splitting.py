@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, func, select, update
 
 from platform_defs.ingest.codes import PlanStatus, RunStatus, SliceStatus, TaskStatus
-from platform_defs.ingest.execution.leases import LeasedTask, end_task, fence
 from platform_defs.ingest.planning.planner import insert_slices, insert_tasks
 from platform_defs.ingest.planning.slices import SliceDraft
+from platform_defs.ingest.tasks.leases import LeasedTask, end_task, fence
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice
 
 # How many cuts a plan remembers, with their reasons.

@@ -12,11 +12,11 @@ from platform_defs.ingest.codes import ErrorLevel, RunStatus, TaskStatus
 from platform_defs.ingest.cursors.advance import Lineage
 from platform_defs.ingest.cursors.operations import advance_after
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.blocks import block_endpoint
-from platform_defs.ingest.execution.health import HealthWatch, Seen, seen_in_error
-from platform_defs.ingest.execution.leases import LeasedTask, end_task, put_back
-from platform_defs.ingest.execution.page_fetching import CompiledSnapshot
 from platform_defs.ingest.execution.progress import FetchFailed, Progress, checkpoint, run_stats
+from platform_defs.ingest.fetching.page_fetching import CompiledSnapshot
+from platform_defs.ingest.tasks.blocks import block_endpoint
+from platform_defs.ingest.tasks.health import HealthWatch, Seen, seen_in_error
+from platform_defs.ingest.tasks.leases import LeasedTask, end_task, put_back
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_task_run
 

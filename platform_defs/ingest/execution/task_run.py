@@ -12,24 +12,6 @@ from sqlalchemy import Connection, Engine, Row, select
 
 from platform_defs.ingest.codes import Operation, TaskStatus
 from platform_defs.ingest.errors import LeaseLost, ResponseError
-from platform_defs.ingest.execution.early_ends import (
-    PageSize,
-    Reslicing,
-    RunUse,
-    reslicing_for,
-    rest_in_parts,
-    used_up,
-)
-from platform_defs.ingest.execution.health import seen_in
-from platform_defs.ingest.execution.leases import LeasedTask
-from platform_defs.ingest.execution.page_fetching import CompiledSnapshot, FetchedBatch, fetch_ids, fetch_search_page
-from platform_defs.ingest.execution.pages import (
-    PageFacts,
-    PagePosition,
-    exceeds_cap,
-    is_cut_short,
-    next_position,
-)
 from platform_defs.ingest.execution.progress import (
     MAX_PASSES,
     FetchFailed,
@@ -46,10 +28,28 @@ from platform_defs.ingest.execution.progress import (
     run_stats,
 )
 from platform_defs.ingest.execution.records import Batch, CommittedBatch, commit_batch
-from platform_defs.ingest.execution.source import Source
 from platform_defs.ingest.execution.splitting import split_task
 from platform_defs.ingest.execution.task_ends import Clock, TaskEnds
+from platform_defs.ingest.fetching.early_ends import (
+    PageSize,
+    Reslicing,
+    RunUse,
+    reslicing_for,
+    rest_in_parts,
+    used_up,
+)
+from platform_defs.ingest.fetching.page_fetching import CompiledSnapshot, FetchedBatch, fetch_ids, fetch_search_page
+from platform_defs.ingest.fetching.pages import (
+    PageFacts,
+    PagePosition,
+    exceeds_cap,
+    is_cut_short,
+    next_position,
+)
+from platform_defs.ingest.fetching.source import Source
 from platform_defs.ingest.planning.slices import ids_of, split_slice
+from platform_defs.ingest.tasks.health import seen_in
+from platform_defs.ingest.tasks.leases import LeasedTask
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan_slice, ing_task_run_batch
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Engine, func, or_, select
 
 from platform_defs.ingest.codes import PlanStatus, SliceStatus
-from platform_defs.ingest.execution.health import read_limits
-from platform_defs.ingest.execution.picking import LEASED, Partition, is_blocked
 from platform_defs.ingest.ledger.queue import OPEN_STATES
+from platform_defs.ingest.tasks.health import read_limits
+from platform_defs.ingest.tasks.picking import LEASED, Partition, is_blocked
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 

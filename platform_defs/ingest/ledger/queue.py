@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import Engine, func, select
 
 from platform_defs.ingest.codes import Operation, PlanStatus, TaskStatus
-from platform_defs.ingest.execution.waiting import waits_long
+from platform_defs.ingest.tasks.waiting import waits_long
 from platform_defs.store.engine import ATTEMPTS, read
 from platform_defs.store.tables.ingest import ing_plan, ing_signal, ing_task
 

@@ -17,9 +17,9 @@ from platform_defs.http_door.policy import Passage, Redirects, RetryPolicy, Rout
 from platform_defs.ingest.codes import AuthType, ErrorLevel
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.progress import EXPIRED_TOKEN
-from platform_defs.ingest.execution.reading import check_body
-from platform_defs.ingest.execution.source import Fetched
 from platform_defs.ingest.execution.task_ends import CANCELLED
+from platform_defs.ingest.fetching.reading import check_body
+from platform_defs.ingest.fetching.source import Fetched
 from platform_defs.ingest.spec.model import CallSpec, RateSpec, RetrySpec, Spec
 from platform_defs.ingest.transport.credentials import Credential
 from platform_defs.ingest.transport.refusals import reason_given

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.reading import Record, Rejection, ResponseReader
+from platform_defs.ingest.fetching.reading import Record, Rejection, ResponseReader
 from platform_defs.ingest.registry.file import read_file
 from platform_defs.ingest.registry.loading import load
 from platform_defs.ingest.registry.presets import read_preset

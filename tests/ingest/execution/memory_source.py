@@ -8,7 +8,7 @@ from typing import Any
 
 from platform_defs.ingest.codes import ErrorLevel, PaginationType
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.source import Fetched
+from platform_defs.ingest.fetching.source import Fetched
 from platform_defs.ingest.spec.model import CallSpec, PaginationSpec
 from platform_defs.ingest.spec.snapshot import instant_text
 

@@ -14,9 +14,9 @@ from platform_defs.ingest.codes import Location, PaginationType, PlanStatus, Rep
 from platform_defs.ingest.cursors.catching_up import catch_up
 from platform_defs.ingest.cursors.operations import read_watermark
 from platform_defs.ingest.execution import splitting
-from platform_defs.ingest.execution.leases import LEASE
 from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.ingest.spec.model import RequestParam
+from platform_defs.ingest.tasks.leases import LEASE
 from platform_defs.store.tables.ingest import ing_outbox, ing_plan_slice, ing_task, ing_task_run_batch
 from tests.ingest.execution.memory_source import MemorySource, item
 from tests.ingest.execution.test_executor import DAY, Clock, Killed, _empty, executor, items_of, listed, paged, stored

@@ -11,9 +11,9 @@ from sqlalchemy.engine import URL
 
 from platform_defs.ingest.codes import PaginationType, PlanStatus
 from platform_defs.ingest.execution.executor import Executor
-from platform_defs.ingest.execution.leases import LEASE
 from platform_defs.ingest.execution.records import CommittedBatch
 from platform_defs.ingest.planning.slices import Estimate
+from platform_defs.ingest.tasks.leases import LEASE
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine, transact
 from platform_defs.store.tables.ingest import ing_outbox, ing_task_run, ing_task_run_batch

@@ -24,9 +24,7 @@ from platform_defs.ingest.codes import (
 )
 from platform_defs.ingest.cursors.operations import read_watermark
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.blocks import list_blocks, unblock_endpoint, why_not_asked
 from platform_defs.ingest.execution.executor import Executor
-from platform_defs.ingest.execution.leases import LEASE
 from platform_defs.ingest.execution.progress import EXPIRED_TOKEN
 from platform_defs.ingest.execution.task_ends import CANCELLED, LONGEST_WAIT, MAX_ATTEMPTS
 from platform_defs.ingest.planning.planner import PlannedWork, plan_bucket
@@ -35,6 +33,8 @@ from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.ingest.planning.update_candidates import due_records, id_slices
 from platform_defs.ingest.planning.windows import Window, WindowGrid
 from platform_defs.ingest.spec.model import CompiledSpec, OutputField, RequestParam, Spec
+from platform_defs.ingest.tasks.blocks import list_blocks, unblock_endpoint, why_not_asked
+from platform_defs.ingest.tasks.leases import LEASE
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables import ingest as tables
 from platform_defs.store.tables.ingest import (

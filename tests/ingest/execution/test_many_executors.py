@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from platform_defs.ingest.codes import Operation, PlanStatus, Trigger
 from platform_defs.ingest.execution.executor import Executor
-from platform_defs.ingest.execution.source import Fetched
+from platform_defs.ingest.fetching.source import Fetched
 from platform_defs.ingest.planning.planner import plan_bucket
 from platform_defs.ingest.planning.update_candidates import id_slices
 from platform_defs.ingest.spec.model import CallSpec, CompiledSpec

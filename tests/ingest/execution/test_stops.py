@@ -22,7 +22,7 @@ from platform_defs.ingest.codes import (
     Trigger,
 )
 from platform_defs.ingest.cursors.operations import read_watermark
-from platform_defs.ingest.execution.early_ends import (
+from platform_defs.ingest.fetching.early_ends import (
     LARGE_PAGE_BYTES,
     PageSize,
     Reslicing,
@@ -31,12 +31,12 @@ from platform_defs.ingest.execution.early_ends import (
     rest_in_parts,
     used_up,
 )
-from platform_defs.ingest.execution.leases import LEASE
-from platform_defs.ingest.execution.pages import PagePosition
+from platform_defs.ingest.fetching.pages import PagePosition
 from platform_defs.ingest.ledger.windows import open_windows, plan_report
 from platform_defs.ingest.planning.planner import plan_bucket
 from platform_defs.ingest.planning.slices import Estimate, id_slice, ids_of, page_slice, time_slice, window_of
 from platform_defs.ingest.spec.model import CompiledSpec
+from platform_defs.ingest.tasks.leases import LEASE
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import (
     ing_plan,

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from platform_defs.ingest.codes import Operation, PaginationType, RepeatedToken
-from platform_defs.ingest.execution.reading import Record, ResponseReader
+from platform_defs.ingest.fetching.reading import Record, ResponseReader
 from platform_defs.ingest.registry.presets import preset_names, read_preset
 from platform_defs.ingest.spec.compiler import compile_all, compile_spec
 from platform_defs.ingest.spec.model import CallSpec, Spec

@@ -17,7 +17,7 @@ from platform_defs.http_door.door import Door
 from platform_defs.ingest.codes import AuthType, ErrorLevel, Location, PaginationType
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution.progress import EXPIRED_TOKEN
-from platform_defs.ingest.execution.source import Fetched
+from platform_defs.ingest.fetching.source import Fetched
 from platform_defs.ingest.spec.model import AuthSpec, RequestParam, Spec
 from platform_defs.ingest.transport import credentials
 from platform_defs.ingest.transport.http_source import HttpSource, rate_key

@@ -5,9 +5,9 @@ from sqlalchemy import Engine
 
 from platform_defs.ingest.codes import Operation, PlanStatus
 from platform_defs.ingest.cursors.operations import read_watermark
-from platform_defs.ingest.execution.blocks import list_blocks
-from platform_defs.ingest.execution.page_fetching import FEWEST_UNREADABLE, MOST_REFUSED
+from platform_defs.ingest.fetching.page_fetching import FEWEST_UNREADABLE, MOST_REFUSED
 from platform_defs.ingest.ledger.windows import open_windows
+from platform_defs.ingest.tasks.blocks import list_blocks
 from platform_defs.store.tables.ingest import ing_record_quarantine
 from tests.ingest.execution.memory_source import MemorySource
 from tests.ingest.execution.test_executor import drain, items_of, paged, stored, two_phase

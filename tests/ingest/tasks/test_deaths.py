@@ -18,7 +18,11 @@ from platform_defs.ingest.codes import (
     TaskStatus,
 )
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.deaths import (
+from platform_defs.ingest.execution.task_ends import LONGEST_WAIT
+from platform_defs.ingest.ledger.windows import WindowState, open_windows
+from platform_defs.ingest.planning.slices import Estimate
+from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.deaths import (
     EXECUTOR_DIED,
     LEASE_RAN_OUT,
     MAX_DEATHS,
@@ -27,11 +31,7 @@ from platform_defs.ingest.execution.deaths import (
     PastRun,
     deaths_at_one_page,
 )
-from platform_defs.ingest.execution.leases import LEASE, SUSPECT_WAITS, LeasedTask, lease_tasks
-from platform_defs.ingest.execution.task_ends import LONGEST_WAIT
-from platform_defs.ingest.ledger.windows import WindowState, open_windows
-from platform_defs.ingest.planning.slices import Estimate
-from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.leases import LEASE, SUSPECT_WAITS, LeasedTask, lease_tasks
 from platform_defs.store.tables.ingest import ing_task, ing_task_run
 from tests.ingest.execution.memory_source import MemorySource
 from tests.ingest.execution.test_executor import (

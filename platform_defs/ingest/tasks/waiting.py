@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Engine, func, select
 
 from platform_defs.ingest.codes import PlanStatus, SliceStatus, TaskStatus
-from platform_defs.ingest.execution.picking import is_blocked
 from platform_defs.ingest.planning.planner import queue_pending_slices
+from platform_defs.ingest.tasks.picking import is_blocked
 from platform_defs.store.engine import read
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 

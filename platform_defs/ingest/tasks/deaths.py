@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from platform_defs.ingest.codes import ErrorLevel, RunStatus
-from platform_defs.ingest.execution.picking import LEASED
+from platform_defs.ingest.tasks.picking import LEASED
 from platform_defs.store.tables.ingest import ing_task, ing_task_run, ing_task_run_batch
 
 # A task is given up after so many deaths at the same page.

@@ -10,8 +10,8 @@ from typing import Any
 from platform_defs.canonical import sha256_hex
 from platform_defs.ingest.codes import ErrorLevel
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.pages import PageFacts, PagePosition
-from platform_defs.ingest.execution.reading import (
+from platform_defs.ingest.fetching.pages import PageFacts, PagePosition
+from platform_defs.ingest.fetching.reading import (
     ID_TOO_LONG,
     NO_ID,
     UPDATED_AT,
@@ -19,7 +19,7 @@ from platform_defs.ingest.execution.reading import (
     Rejection,
     ResponseReader,
 )
-from platform_defs.ingest.execution.source import Fetched, Source
+from platform_defs.ingest.fetching.source import Fetched, Source
 from platform_defs.ingest.planning.slices import id_range_of, window_of
 from platform_defs.ingest.planning.windows import Window
 from platform_defs.ingest.spec.model import CallSpec, Spec

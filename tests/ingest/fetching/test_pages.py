@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from platform_defs.ingest.codes import PaginationType, PlanStatus, RepeatedToken
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.pages import PageFacts, PagePosition, is_cut_short, next_position
+from platform_defs.ingest.fetching.pages import PageFacts, PagePosition, is_cut_short, next_position
 from platform_defs.ingest.spec.model import PaginationSpec
 from tests.ingest.execution.memory_source import MemorySource, item
 from tests.ingest.execution.test_executor import DAY, drain, items_of, listed, paged, stored

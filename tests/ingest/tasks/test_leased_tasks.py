@@ -15,8 +15,8 @@ from platform_defs.ingest.codes import (
     RunStatus,
 )
 from platform_defs.ingest.execution import executor as executor_module
-from platform_defs.ingest.execution.leases import LEASE, fence, lease_tasks
 from platform_defs.ingest.planning.slices import Estimate
+from platform_defs.ingest.tasks.leases import LEASE, fence, lease_tasks
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import (
     ing_task,

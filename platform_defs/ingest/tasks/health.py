@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Engine, select
 
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.picking import Partition
+from platform_defs.ingest.tasks.picking import Partition
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_partition_limit
 from platform_defs.store.upsert import upsert

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from platform_defs.ingest.codes import PaginationType, SliceDimension
-from platform_defs.ingest.execution.pages import PagePosition
+from platform_defs.ingest.fetching.pages import PagePosition
 from platform_defs.ingest.planning.slices import (
     PAGES_PER_PAGE_SLICE,
     SliceDraft,

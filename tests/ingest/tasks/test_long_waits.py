@@ -10,13 +10,13 @@ from sqlalchemy import Engine
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, TaskStatus
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution import executor as executor_module
-from platform_defs.ingest.execution.leases import LEASE, lease_tasks
-from platform_defs.ingest.execution.waiting import LONG_WAIT
 from platform_defs.ingest.ledger.forgotten import is_forgotten
 from platform_defs.ingest.ledger.queue import waits_until
 from platform_defs.ingest.materialisation import Listener, PartitionResult, drain_everything, materialise_windows
 from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.ingest.planning.windows import Window
+from platform_defs.ingest.tasks.leases import LEASE, lease_tasks
+from platform_defs.ingest.tasks.waiting import LONG_WAIT
 from platform_defs.store.tables.ingest import ing_plan, ing_task
 from tests.ingest.execution.memory_source import MemorySource
 from tests.ingest.execution.test_executor import DAY, GRID, Clock, executor, items_of, paged, stored

@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import Engine
 
 from platform_defs.ingest.codes import Operation, PlanStatus, SliceStatus, TaskStatus
-from platform_defs.ingest.execution.blocks import block_endpoint, unblock_endpoint
-from platform_defs.ingest.execution.leases import LeasedTask
-from platform_defs.ingest.execution.waiting import queue_pending
 from platform_defs.ingest.ledger.forgotten import is_forgotten
 from platform_defs.ingest.planning.planner import PlannedWork
 from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.ingest.spec.model import Spec
+from platform_defs.ingest.tasks.blocks import block_endpoint, unblock_endpoint
+from platform_defs.ingest.tasks.leases import LeasedTask
+from platform_defs.ingest.tasks.waiting import queue_pending
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task
 from tests.ingest.execution.memory_source import MemorySource, item

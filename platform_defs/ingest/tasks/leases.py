@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Engine, and_, bindparam, insert, select, upda
 
 from platform_defs.ingest.codes import RunStatus, TaskStatus
 from platform_defs.ingest.errors import LeaseLost
-from platform_defs.ingest.execution.deaths import (
+from platform_defs.ingest.ledger.completion import close_plan_if_done
+from platform_defs.ingest.tasks.deaths import (
     EXECUTOR_DIED,
     LEASE_RAN_OUT,
     MAX_DEATHS,
@@ -19,8 +20,7 @@ from platform_defs.ingest.execution.deaths import (
     read_deaths,
     works_on_suspect,
 )
-from platform_defs.ingest.execution.picking import LEASED, Partition, PickedTask, pick_tasks
-from platform_defs.ingest.ledger.completion import close_plan_if_done
+from platform_defs.ingest.tasks.picking import LEASED, Partition, PickedTask, pick_tasks
 from platform_defs.store.driver import Prepared
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_task, ing_task_run

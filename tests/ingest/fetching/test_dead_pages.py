@@ -10,7 +10,6 @@ from sqlalchemy import Engine
 from platform_defs.http_door.door import Door
 from platform_defs.ingest.codes import ErrorLevel, Location, PaginationType, PlanStatus, RepeatedToken, TaskStatus
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.blocks import unblock_endpoint
 from platform_defs.ingest.execution.executor import Executor
 from platform_defs.ingest.execution.progress import MAX_PASSES
 from platform_defs.ingest.execution.task_ends import LONGEST_WAIT, MAX_ATTEMPTS
@@ -18,6 +17,7 @@ from platform_defs.ingest.ledger.windows import plan_report
 from platform_defs.ingest.planning.planner import PlannedWork
 from platform_defs.ingest.planning.slices import Estimate
 from platform_defs.ingest.spec.model import RequestParam, Spec
+from platform_defs.ingest.tasks.blocks import unblock_endpoint
 from platform_defs.ingest.transport.http_source import HttpSource
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.store.tables.ingest import ing_task, ing_task_run_batch

@@ -14,7 +14,10 @@ from platform_defs.api.ingest.metrics import IngestCollector
 from platform_defs.commands.ingest.harvesting import command
 from platform_defs.ingest.codes import ErrorLevel, PlanStatus, TaskStatus
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.health import (
+from platform_defs.ingest.execution.task_ends import LONGEST_WAIT
+from platform_defs.ingest.fetching.source import Fetched
+from platform_defs.ingest.opening import open_environment
+from platform_defs.ingest.tasks.health import (
     FEWEST,
     HOLDS_FOR,
     LOOK_BACK,
@@ -30,9 +33,6 @@ from platform_defs.ingest.execution.health import (
     seen_in_error,
     trouble_in,
 )
-from platform_defs.ingest.execution.source import Fetched
-from platform_defs.ingest.execution.task_ends import LONGEST_WAIT
-from platform_defs.ingest.opening import open_environment
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.ingest import ing_partition_limit, ing_task
 from tests.ingest.execution.memory_source import MemorySource

@@ -11,7 +11,7 @@ from platform_defs.expressions.instants import InstantReader, compile_instants
 from platform_defs.expressions.json_paths import Path, compile_path
 from platform_defs.ingest.codes import ErrorLevel
 from platform_defs.ingest.errors import ResponseError
-from platform_defs.ingest.execution.pages import PageFacts
+from platform_defs.ingest.fetching.pages import PageFacts
 from platform_defs.ingest.spec.model import CallSpec, OutputField, PaginationSpec
 
 MAX_PROVIDER_ID = 512
