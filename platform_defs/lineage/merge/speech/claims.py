@@ -14,7 +14,12 @@ from platform_defs.lineage.merge.names import (
     tables_at,
 )
 from platform_defs.lineage.merge.speech.crowds import READ, leave_crowd
-from platform_defs.lineage.merge.speech.last_types import ceased, is_only_last_type, note_claimed_type, note_types
+from platform_defs.lineage.merge.speech.last_types import (
+    is_only_last_type,
+    note_claimed_type,
+    note_replaced_types,
+    note_types,
+)
 from platform_defs.lineage.merge.speech.past_runs import fold, recall
 from platform_defs.lineage.merge.speech.rewriting import strike_dead
 from platform_defs.lineage.merge.speech.speakers import (
@@ -66,18 +71,16 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
     ):
         raise NeedsRebuild(f"{statement.speaker.id}: statements that a completed run replaces are not remembered")
     _refuse_uncertain_lineage(state, speaker, statement, at)
-    after = live_shape(state, speaker)
     comes_late = is_only_last_type(state, speaker, statement, at)
-    if is_outdated or before != after or comes_late:
+    if is_outdated or comes_late or before != live_shape(state, speaker):
         say_vouched(state, old_state.bodies, old_state.said())
         _refuse_uncertain(state, statement, at)
-        replaced = ceased(before, after)
-        note_types(state, old_state.bodies, ((digest, said) for digest, said in old_state.said() if digest in replaced))
-        if comes_late:
-            note_types(state, {digest_of(statement): encode(statement)}, [(digest_of(statement), at)])
         strike_dead(state, speaker)
         # a drop does not reach the statements of speakers in a crowd
         strike_dead(state, old_state)
+        note_replaced_types(state, old_state, speaker)
+        if comes_late:
+            note_types(state, {digest_of(statement): encode(statement)}, [(digest_of(statement), at)])
         old, new = claims_of(state, old_state), claims_of(state, speaker)
         _refuse_revived(state, speaker, new.keys() - old.keys())
         _replace_claims(state, statement.speaker, old, new)

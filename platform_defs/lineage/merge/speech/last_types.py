@@ -14,7 +14,7 @@ from typing import Any
 from platform_defs.canonical import canonical_json
 from platform_defs.lineage.facts import Statement
 from platform_defs.lineage.merge.names import current_name, floor
-from platform_defs.lineage.merge.speech.speakers import Part, Shape, SpeakerState, is_loaded
+from platform_defs.lineage.merge.speech.speakers import Part, Shape, SpeakerState, is_loaded, live_shape
 from platform_defs.lineage.merge.speech.statement_bodies import digest_of, encode, items
 from platform_defs.lineage.merge.state import LAST_TYPE, NEVER, TYPE, Claim, NodeState, Stamp, State
 
@@ -48,8 +48,13 @@ def _note_type(column: NodeState, at: Stamp, type: Any) -> None:
         column.props[LAST_TYPE] = (at, type)
 
 
-def ceased(before: Shape, after: Shape) -> Set[str]:
-    """The digests of the statements of which less counts than before."""
+def note_replaced_types(state: State, before: SpeakerState, after: SpeakerState) -> None:
+    """Notes the types of those statements of a speaker of which less counts than before."""
+    replaced = _replaced(live_shape(state, before), live_shape(state, after))
+    note_types(state, before.bodies, ((digest, at) for digest, at in before.said() if digest in replaced))
+
+
+def _replaced(before: Shape, after: Shape) -> Set[str]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return {digest for digest, live in before.items() if after.get(digest) != live}
     parts = [part for part in before if isinstance(part, Part)]
