@@ -5,6 +5,7 @@ GraphError               the server itself: a full disk, a missing right, …
 ├── GraphConflict        another tenant already has this tenant code
 ├── GraphAccessDenied    Neo4j refused the user or the password
 └── GraphUnavailable     Neo4j does not answer in time; trying again may help
+    ├── GraphTooSlow     it answers, but has ended a transaction that took too long: less at a time may help
     └── GraphLost        there is no connection to Neo4j: it was ended, or is starting again
 """
 
@@ -32,6 +33,12 @@ class GraphUnavailable(GraphError):
     """The graph server does not answer in time."""
 
     advice = "start it, or mend PLATFORM_GRAPH_URL"
+
+
+class GraphTooSlow(GraphUnavailable):
+    """The graph server has ended a transaction that took longer than it may."""
+
+    advice = "look at what else Neo4j does; a write that is too large is tried again in parts"
 
 
 class GraphLost(GraphUnavailable):

@@ -23,7 +23,7 @@ from neo4j.exceptions import (
 from platform_defs.errors import GraphError, one_line
 from platform_defs.graph import cypher
 from platform_defs.graph.batch_store import OpenTransaction
-from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphLost, GraphUnavailable
+from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphLost, GraphTooSlow, GraphUnavailable
 from platform_defs.graph.neo4j_store import Neo4jStore
 from platform_defs.graph.port import GraphStore
 from platform_defs.graph.vocabulary import vector_label
@@ -152,7 +152,7 @@ class Neo4jGraph:
             raise GraphError(f"{self._name}: {_server_message(error)}") from error
         except Neo4jError as error:
             if (error.code or "").endswith(_TIMED_OUT):
-                raise GraphUnavailable(f"{self._name} took too long: {_server_message(error)}") from error
+                raise GraphTooSlow(f"{self._name} took too long: {_server_message(error)}") from error
             raise GraphError(f"{self._name}: {_server_message(error)}") from error
 
     def _create_missing(self, statements: Mapping[str, str]) -> None:

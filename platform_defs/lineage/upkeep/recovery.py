@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy import Connection, Engine
@@ -14,6 +14,7 @@ from platform_defs.access.principal import Principal
 from platform_defs.access.tenants import Tenant, find_tenant, find_tenants
 from platform_defs.canonical import canonical_json
 from platform_defs.errors import one_line
+from platform_defs.graph.errors import GraphTooSlow
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.facts import Ref, weight_of
@@ -41,6 +42,9 @@ ABANDONED_AFTER = timedelta(seconds=15)
 
 # A group of the recovery has at most so many facts, unless one event alone has more.
 GROUP_FACTS = 10_000
+# Of how many tenants one recovery hands an event that is too wide for one transaction to a rebuild. If there are more,
+# it is not the events that are too wide but a store that is too slow.
+MAX_TOO_WIDE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class RecoveryReport:
     """refused: events that the graph can never hold; they are dead letters now. rebuilt: ids of tenants.
 
     waiting: events that could not be applied for a reason nobody foresaw; they are tried again. why: the last reason.
+    too_wide: ids of tenants with an event that one transaction cannot write in time; their graphs are rebuilt, which
+    writes them in parts.
     """
 
     applied: int = 0
@@ -55,6 +61,7 @@ class RecoveryReport:
     waiting: int = 0
     why: str = ""
     rebuilt: tuple[int, ...] = ()
+    too_wide: frozenset[int] = frozenset()
 
 
 def is_recovery_needed(engine: Engine) -> bool:
@@ -83,12 +90,29 @@ def recover(engine: Engine, graph: Graph, *, patience: timedelta = ABANDONED_AFT
 
 
 def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryReport:
+    report, too_slow = _apply_waiting(engine, graph, now() - patience)
+    report = replace(report, rebuilt=_rebuild_requested(engine, graph))
+    if too_slow is not None:
+        raise too_slow
+    return report
+
+
+def _apply_waiting(engine: Engine, graph: Graph, before: datetime) -> tuple[RecoveryReport, GraphTooSlow | None]:
+    """Applies what was stored before that time, until a graph proves to be too slow for anything."""
     after, report = 0, RecoveryReport()
-    before = now() - patience
     while rows := raw_events.read_unapplied(engine, before=before, after_id=after):
         after = rows[-1].id
         for group in _groups(rows):
-            report = _apply(engine, graph, group, report)
+            # what a rebuild will apply needs no try of its own
+            some = [row for row in group if row.tenant.id not in report.too_wide]
+            try:
+                report = _apply(engine, graph, some, report) if some else report
+            except GraphTooSlow as error:
+                return report, error
+    return report, None
+
+
+def _rebuild_requested(engine: Engine, graph: Graph) -> tuple[int, ...]:
     rebuilt: list[int] = []
     failed: dict[int, Exception] = {}
     for request in rebuild_requests.list_open(engine):
@@ -104,7 +128,7 @@ def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryRepor
     if failed:
         tenants, cause = ", ".join(map(str, failed)), failed.popitem()[1]
         raise LineageError(f"the graphs of tenants {tenants} could not be rebuilt: {one_line(cause)}") from cause
-    return replace(report, rebuilt=tuple(rebuilt))
+    return tuple(rebuilt)
 
 
 def rebuild_tenant(
@@ -221,18 +245,28 @@ def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent], before: Re
     try:
         return replace(before, applied=before.applied + _apply_group(engine, graph, rows))
     except Exception as error:
-        if is_store_unavailable(error):
+        if isinstance(error, GraphTooSlow) and len(before.too_wide) < MAX_TOO_WIDE:
+            if len(rows) == 1:
+                return _leave_to_rebuild(engine, rows[0], before)
+        elif is_store_unavailable(error):
             raise
-        if len(rows) == 1 and is_caused_by_event(error):
+        elif len(rows) == 1 and is_caused_by_event(error):
             _refuse(engine, rows[0], error)
             return replace(before, refused=before.refused + 1)
-        if len(rows) == 1:
+        elif len(rows) == 1:
             # The client was told that this event is accepted. So an error that nobody foresaw must not discard it:
             # the row stays and is tried again.
             log.error("raw event %d cannot be applied and waits", rows[0].id, exc_info=error)
             return replace(before, waiting=before.waiting + 1, why=f"{type(error).__name__}: {one_line(error)}")
     middle = len(rows) // 2
     return _apply(engine, graph, rows[middle:], _apply(engine, graph, rows[:middle], before))
+
+
+def _leave_to_rebuild(engine: Engine, row: StoredEvent, before: RecoveryReport) -> RecoveryReport:
+    message = "raw event %d of tenant %d takes longer than a transaction may; a rebuild of the graph writes it in parts"
+    log.warning(message, row.id, row.tenant.id)
+    transact(engine, partial(rebuild_requests.request_rebuild, tenant_ids=[row.tenant.id]))
+    return replace(before, too_wide=before.too_wide | {row.tenant.id})
 
 
 def _apply_group(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> int:
