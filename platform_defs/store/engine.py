@@ -32,6 +32,10 @@ SQL_MODE = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_
 
 _MYSQL_CONTENTION = {1205, 1213}  # lock wait timeout, deadlock
 _MYSQL_LOST = {1053, 1077, 1079, 1152, 1927, 2002, 2003, 2006, 2013, 2055, 3169}
+# What MySQL calls errors of the statement, although it refuses every statement: the password or a right is wrong, the
+# database or a table is not there, the user has too many connections, the session may only read. The two above 2000 are
+# of the driver: it cannot log in by the server's method, as with a changed password on a connection without TLS.
+_MYSQL_REFUSES_ALL = {1044, 1045, 1049, 1142, 1143, 1146, 1203, 1226, 1370, 1792, 2059, 2061}
 _READ_ONLY = "platform_read_only"
 _AUTOCOMMIT = "platform_autocommit"
 _SQLITE_BUSY = "platform_sqlite_busy"
@@ -128,6 +132,11 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error.orig, sqlite3.OperationalError):
         return "locked" in str(error.orig) or "busy" in str(error.orig)
     return error.connection_invalidated or _errno(error) in _MYSQL_CONTENTION | _MYSQL_LOST
+
+
+def refuses_everything(error: BaseException) -> bool:
+    """Whether the server would refuse any other statement too, until somebody mends its rights, tables or settings."""
+    return isinstance(error, DBAPIError) and _errno(error) in _MYSQL_REFUSES_ALL
 
 
 def _attempt(

@@ -1,23 +1,27 @@
 """Who gets in: keys, assertions, scopes, and what a refused caller reads."""
 
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, create_engine, text
 
 from platform_defs.access import authenticator
 from platform_defs.access.authenticator import Authenticator
 from platform_defs.access.keys import StoredKey, issue_key, revoke_key
+from platform_defs.access.principal import ALL_SCOPES
 from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.api.http import auth
+from platform_defs.store.engine import open_engine
 from platform_defs.store.errors import StoreUnavailable
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
 from tests.api.serving import Api, serve_api
-from tests.waiting import PATIENCE_S
+from tests.conftest import server_url
+from tests.waiting import PATIENCE_S, until
 
 EVENT = {"eventTime": "2026-01-01T00:00:00Z"}
 
@@ -129,6 +133,34 @@ def test_a_database_that_refuses_connections_is_asked_once_in_a_while_and_not_by
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
         assert answer.json()["message"] == "the database does not answer; try again"
     assert len(asked) == 1
+
+
+@pytest.mark.needs("mysql")
+def test_a_database_that_lets_nobody_in_any_more_is_503_as_one_that_does_not_answer(
+    migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "HOLD_S", 0.0)
+    url, user = migrated["mysql"].url, f"user_{uuid.uuid4().hex[:12]}"
+    server = create_engine(server_url("mysql"), connect_args={"collation": "utf8mb4_bin"}, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text(f"CREATE USER {user} IDENTIFIED WITH caching_sha2_password BY ''"))
+        try:
+            connection.execute(text(f"GRANT ALL ON {url.database}.* TO {user}"))
+            of_user = open_engine(url.set(username=user, password=""))
+            known, unknown = (issue_key(of_user, name, ALL_SCOPES) for name in ("known", "unknown"))
+            with serve_api(of_user) as api:
+                assert post(api, Authorization=known).status_code == 400
+                connection.execute(text(f"ALTER USER {user} IDENTIFIED WITH caching_sha2_password BY 'another'"))
+                of_user.dispose()
+                answer = post(api, Authorization=unknown)
+                assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+                assert answer.json()["message"] == "the database refuses what it is asked; try again"
+                connection.execute(text(f"ALTER USER {user} IDENTIFIED WITH caching_sha2_password BY ''"))
+                until("the key to be accepted", lambda: post(api, Authorization=unknown).status_code == 400)
+            of_user.dispose()
+        finally:
+            connection.execute(text(f"DROP USER {user}"))
+    server.dispose()
 
 
 def test_a_key_that_was_good_a_moment_ago_is_so_while_the_database_is_silent(

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter
 from fastapi import Request
+from sqlalchemy.exc import DBAPIError
 from starlette.datastructures import Headers
 
 from platform_defs.access.authenticator import KEY_CACHE_OUTAGE_S, Authenticator
@@ -16,6 +17,7 @@ from platform_defs.access.errors import KeyRefused, Unauthenticated
 from platform_defs.access.principal import OPEN_PRINCIPAL, Principal
 from platform_defs.api.http.errors import ApiError
 from platform_defs.api.http.threads import run_in_thread
+from platform_defs.store.engine import is_transient, refuses_everything
 from platform_defs.store.errors import StoreUnavailable
 
 # Common lineage clients give up after 5 s: a caller must learn sooner that the database does not answer.
@@ -32,6 +34,14 @@ SECURITY_SCHEMES: Mapping[str, Any] = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     "gatewayAssertion": {"type": "apiKey", "in": "header", "name": "X-Gateway-Assertion"},
 }
+
+
+_NO_ANSWER = (TimeoutError, StoreUnavailable, DBAPIError)
+
+
+def _is_no_answer(error: BaseException) -> bool:
+    """Whether the database does not tell whose key it is, for now: it is away, busy, or refuses every statement."""
+    return not isinstance(error, DBAPIError) or is_transient(error) or refuses_everything(error)
 
 
 class RequestAuthentication:
@@ -64,7 +74,9 @@ class RequestAuthentication:
                 return known
             try:
                 return await self._look_up(lambda: authenticator.authenticate_key(key))
-            except (TimeoutError, StoreUnavailable):
+            except _NO_ANSWER as error:
+                if not _is_no_answer(error):
+                    raise
                 known = authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S)
                 if known is None:
                     raise
@@ -88,9 +100,10 @@ class RequestAuthentication:
             self._next_lookup_at = time.monotonic() + LOOKUP_TIMEOUT_S + SILENCE_S
         try:
             principal = await run_in_thread(lookup, seconds=LOOKUP_TIMEOUT_S, limiter=self._limiter)
-        except (TimeoutError, StoreUnavailable):
-            self._database_silent = True
-            self._next_lookup_at = time.monotonic() + SILENCE_S
+        except _NO_ANSWER as error:
+            if _is_no_answer(error):
+                self._database_silent = True
+                self._next_lookup_at = time.monotonic() + SILENCE_S
             raise
         except KeyRefused:
             self._database_silent = False

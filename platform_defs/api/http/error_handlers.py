@@ -16,7 +16,7 @@ from platform_defs.api.http.browser_page import page_without_key
 from platform_defs.api.http.errors import ApiError, ErrorResponses
 from platform_defs.errors import one_line
 from platform_defs.graph.errors import GraphUnavailable
-from platform_defs.store.engine import is_transient
+from platform_defs.store.engine import is_transient, refuses_everything
 from platform_defs.store.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -65,11 +65,12 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter], errors: Error
         return errors.response(request.url.path, ApiError(400, "; ".join(problems)))
 
     async def on_store_unavailable(request: Request, error: Exception) -> Response:
-        if isinstance(error, DBAPIError) and not is_transient(error):
+        if isinstance(error, DBAPIError) and not (is_transient(error) or refuses_everything(error)):
             raise error  # a mistake in a statement: sending the request again would not help
         outage.add(error)
         store = "graph" if isinstance(error, GraphUnavailable) else "database"
-        failure = ApiError(503, f"the {store} does not answer; try again", headers={"Retry-After": "1"})
+        trouble = "refuses what it is asked" if refuses_everything(error) else "does not answer"
+        failure = ApiError(503, f"the {store} {trouble}; try again", headers={"Retry-After": "1"})
         return errors.response(request.url.path, failure)
 
     app.add_exception_handler(ApiError, on_api_error)

@@ -29,7 +29,7 @@ from platform_defs.lineage.sink.symlinks import NameWatch
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuild_requests import TenantMarks
 from platform_defs.lineage.version import Version
-from platform_defs.store.engine import is_transient, transact
+from platform_defs.store.engine import is_transient, refuses_everything, transact
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.metadata import now
 
@@ -40,11 +40,6 @@ ATTEMPTS = 2
 MAX_LATE = 3
 # by tenant, the versions of events that need a rebuild
 Late = Mapping[int, frozenset[Version]]
-
-# What MySQL calls errors of the statement, although it refuses every statement: the password or a right is wrong, the
-# database or a table is not there, the user has too many connections, the session may only read. The two above 2000 are
-# of the driver: it cannot log in by the server's method, as with a changed password on a connection without TLS.
-_REFUSES_ALL = {1044, 1045, 1049, 1142, 1143, 1146, 1203, 1226, 1370, 1792, 2059, 2061}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +82,9 @@ def is_store_unavailable(error: BaseException) -> bool:
         return not is_caused_by_event(error)
     if isinstance(error, DBAPIError):
         caused_by_event = DataError | IntegrityError | ProgrammingError
-        if getattr(error.orig, "errno", None) in _REFUSES_ALL:
+        if is_transient(error) or refuses_everything(error):
             return True
-        return is_transient(error) or (isinstance(error, DatabaseError) and not isinstance(error, caused_by_event))
+        return isinstance(error, DatabaseError) and not isinstance(error, caused_by_event)
     return False
 
 
