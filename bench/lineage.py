@@ -43,6 +43,7 @@ from tests.e2e.serving import SERVE, Serving
 from tests.needs import require
 
 WIDE_CLIENTS, WIDE_JOBS = 4, 10
+TENANTS = 4
 BULK_CHUNK = 5000
 MEBIBYTE = 1024 * 1024
 
@@ -57,7 +58,7 @@ class Place:
     url: URL
     tenant: Tenant
     key: str
-    other_key: str
+    other_keys: tuple[str, ...]
     ports: dict[str, int]
 
 
@@ -99,22 +100,21 @@ def _administer(server: URL, statement: str) -> None:
 @contextmanager
 def _prepared(url: URL, home: Path, graph_url: str) -> Iterator[Place]:
     number = random.SystemRandom().randrange(10**6, 10**12)
-    tenant, other = (Tenant(id, f"t{id}", f"Bench {id}") for id in (number, number + 1))
+    tenants = [Tenant(id, f"t{id}", f"Bench {id}") for id in range(number, number + TENANTS)]
     engine = open_engine(url)
     graph = open_graph(Settings(graph_url=graph_url), engine)
     try:
         migrate.upgrade(engine)
         graph.ensure_schema()
-        add_tenant(engine, tenant)
-        add_tenant(engine, other)
-        key = issue_key(engine, "bench", {"lineage:write"}, tenant_id=tenant.id)
-        other_key = issue_key(engine, "bench-wide", {"lineage:write"}, tenant_id=other.id)
+        for one in tenants:
+            add_tenant(engine, one)
+        key, *other_keys = (issue_key(engine, one.code, {"lineage:write"}, tenant_id=one.id) for one in tenants)
         env = environment(url, home, graph_url=graph_url, lineage_tenant_rate="0")
         ports = {"MySQL": url.port or 3306} if url.host else {}
         if graph_url != "embedded":
             ports["Neo4j"] = urlsplit(graph_url).port or 7687
-        yield Place(env, url, tenant, key, other_key, ports)
-        for one in (tenant, other):
+        yield Place(env, url, tenants[0], key, tuple(other_keys), ports)
+        for one in tenants:
             graph.for_tenant(one.id).clear()
     finally:
         graph.close()
@@ -216,13 +216,19 @@ def report(name: str, place: Place, seconds: float, rows: int, marquez: Measured
         print(f"  p99 / p50 of Marquez     {empty.p99_ms / marquez.p50_ms:8.2f}   (aim: below 1)")
         with serving(place.env) as second:
             both = [api.url, second.url]
-            for name, some in (("two processes", load), ("two, repeating", Load(corpus(), repeating=True))):
+            # the events of one tenant are merged one group after the other, whichever process has them
+            every_key = (place.key, *place.other_keys)
+            for name, some, keys in (
+                ("two processes", load, place.key),
+                ("two, repeating", Load(corpus(), repeating=True), place.key),
+                (f"two, {TENANTS} tenants", load, every_key),
+            ):
                 # one process directly before and after, because the machine is not the same all the time
-                before = measure(api.url, place.key, some, 64, seconds / 2).rate
+                before = measure(api.url, keys, some, 64, seconds / 2).rate
                 times = CpuTimes([api, second], place.ports)
-                two = measure(both, place.key, some, 64, seconds)
+                two = measure(both, keys, some, 64, seconds)
                 per_event = times.per_event(two.rate * (seconds + WARM_UP_S))
-                one = (before + measure(api.url, place.key, some, 64, seconds / 2).rate) / 2
+                one = (before + measure(api.url, keys, some, 64, seconds / 2).rate) / 2
                 print(f"   64, {name:14}      {two}")
                 print(f"                           {per_event}   (load generator {two.load_ms:.2f} ms)")
                 print(f"  / one process ({one:.0f}) {two.rate / one:5.2f}   / Marquez {two.rate / marquez.rate:5.2f}")
@@ -257,7 +263,7 @@ def report_wide(api: Serving, place: Place, seconds: float) -> None:
     """What a tenant notices while another one posts wide events."""
     load, wide = Load(corpus()), Load(wide_events(WIDE_JOBS))
     calm = measure(api.url, place.key, load, 16, seconds)
-    beside = Beside(wide, place.other_key, WIDE_CLIENTS)
+    beside = Beside(wide, place.other_keys[0], WIDE_CLIENTS)
     busy = measure(api.url, place.key, load, 16, seconds, beside=beside)
     print(f"   16 clients alone        {calm}")
     print(f"   beside {WIDE_CLIENTS} with wide events {busy}")

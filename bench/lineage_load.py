@@ -72,9 +72,13 @@ class Load:
         self._chance = random.Random(number)
         self._time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
 
-    def requests(self, count: int, host: str, key: str) -> list[bytes]:
-        """The newest comes first, because clients take from the end: events arrive in the order of their times."""
-        return [self._request(host, key) for _ in range(count)][::-1]
+    def requests(self, count: int, host: str, keys: str | Sequence[str]) -> list[bytes]:
+        """The newest comes first, because clients take from the end: events arrive in the order of their times.
+
+        keys: of one tenant, or of several that send in turn.
+        """
+        in_turn = cycle([keys] if isinstance(keys, str) else keys)
+        return [self._request(host, key) for key in islice(in_turn, count)][::-1]
 
     def _request(self, host: str, key: str) -> bytes:
         self._time += timedelta(milliseconds=1)
@@ -135,7 +139,7 @@ async def _client(
 
 def measure(
     apis: str | Sequence[str],
-    key: str,
+    key: str | Sequence[str],
     load: Load,
     clients: int,
     seconds: float,
