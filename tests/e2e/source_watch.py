@@ -44,9 +44,11 @@ class SourceWatch:
             time.sleep(PAUSE_S)
 
     def _statements(self) -> set[int]:
+        """Tests beside this one have other databases on the server, and tasks with the same numbers."""
         with self._engine.connect() as connection:
             rows = connection.execute(text("SHOW FULL PROCESSLIST")).mappings().all()
-        return {int(mark[1]) for row in rows if (mark := _MARK.match(str(row["Info"] or "")))}
+        mine = [str(row["Info"] or "") for row in rows if row["db"] == self._engine.url.database]
+        return {int(mark[1]) for statement in mine if (mark := _MARK.match(statement))}
 
     def _readers(self) -> set[int]:
         found = set()

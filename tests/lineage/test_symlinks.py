@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, select
 
+from platform_defs.access.principal import SourceType
 from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.merge import bounds
@@ -25,7 +26,7 @@ from tests.lineage.deliveries import Arrival, Deliveries, true_facts
 from tests.lineage.merging import examples
 from tests.lineage.reference import Reference
 from tests.lineage.test_merge_stores import open_graphs
-from tests.lineage.wire import dataset, run_event, schema
+from tests.lineage.wire import at_catalog, dataset, gravitino, run_event, schema
 
 __all__ = ["open_graphs"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -171,6 +172,32 @@ def test_a_column_that_a_job_reads_by_the_tables_name_and_writes_by_its_path_is_
         lines = deliveries.lines()
         assert lines == expected(deliveries, told)
         assert {line.split('"name": "')[1][0] for line in lines if '"Column"' in line} == columns
+
+
+def test_a_statement_with_which_a_catalog_made_a_table_reads_the_table_that_a_path_is_linked_to(
+    opened: Callable[[], Deliveries],
+) -> None:
+    for order in permutations(range(3)):
+        deliveries = opened()
+        made = gravitino(
+            "create_table",
+            at_catalog("s.made", deliveries.tenant.id, schema=schema("x")),
+            tenant=deliveries.tenant.id,
+            eventTime=(START + timedelta(minutes=2)).isoformat(),
+            inputs=[path("a")],
+        )
+        made["job"]["facets"] = {"sql": {"query": "create table s.made as select x from a"}}
+        events = [
+            ran(1, [path("a", "s.a")], []),
+            Arrival(made, START, SourceType.GRAVITINO),
+            ran(3, [path("a")], [path("b")]),
+        ]
+        for number in order:
+            deliveries.deliver([events[number]])
+        assert tables(deliveries) == {"s.a", "hive.s.made", "/wh/b"}
+        assert deliveries.lines() == expected(deliveries, events)
+        deliveries.rebuild()
+        assert deliveries.lines() == expected(deliveries, events)
 
 
 def test_a_crash_between_rows_and_graph_does_not_split_a_table_that_is_linked_late(deliveries: Deliveries) -> None:

@@ -94,21 +94,23 @@ def test_a_warm_up_plans_every_statement_for_short_and_for_long_lists(
     assert warm_up(graph)
     assets = {"label": "Knowledge"}
     ends = {"from_label": "Knowledge", "to_label": "Knowledge"}
+    # added by one run, removed by another
+    added = ("HAS_COLUMN", "INPUT_OF", "OUTPUT_TO", "DERIVES_FROM")
     for text in (
         cypher.UPSERT_NODES.format(**assets),
         cypher.NODES.format(**assets),
         cypher.PATCH_NODES.format(**assets),
         *(
             cypher.UPSERT_EDGES.format(type=type, **ends)
-            for type in ("HAS_SCHEMA", "HAS_TABLE", "HAS_COLUMN", "INPUT_OF", "OUTPUT_TO", "DERIVES_FROM")
+            for type in (*added, "HAS_SCHEMA", "HAS_TABLE", "GONE_HAS_COLUMN")
         ),
         cypher.UPSERT_EDGES.format(type="OWNS_CATALOG", from_label="Tenant", to_label="Knowledge"),
-        *(cypher.DELETE_EDGES.format(type=type, **ends) for type in ("INPUT_OF", "OUTPUT_TO", "DERIVES_FROM")),
+        *(cypher.DELETE_EDGES.format(type=type, **ends) for type in added),
     ):
         assert sizes[text] >= {1, 2, 3}, text
     # each text that is new to Neo4j costs a cold server: nodes of all kinds have one, beside that of the Tenant
     assert sum("MERGE (n:" in text and "$rows" in text for text in sizes) == 2
-    assert len(sizes) < 24
+    assert len(sizes) <= 24
 
 
 @pytest.mark.needs("neo4j", "data")

@@ -66,7 +66,8 @@ class Teller:
         return {"namespace": named["namespace"], "name": named["name"]}
 
     def _schema(self) -> dict[str, Any]:
-        found = schema(*self.random.sample(COLUMNS, self.random.randint(0, 3)))
+        names = self.random.sample(COLUMNS, self.random.randint(0, 3))
+        found = schema(*((name, self.random.choice(["int", "date", None])) for name in names))
         if found["fields"] and self._in(6):
             found["fields"][0] |= schema(self.random.choice(COLUMNS)) | {"description": "d"}
         return found

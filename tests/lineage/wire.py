@@ -25,7 +25,7 @@ def dataset(namespace: str, name: str, **facets: Any) -> dict[str, Any]:
     return {"namespace": namespace, "name": name, "facets": facets}
 
 
-def schema(*fields: tuple[str, str] | str) -> dict[str, Any]:
+def schema(*fields: tuple[str, str | None] | str) -> dict[str, Any]:
     named = [(field, "int") if isinstance(field, str) else field for field in fields]
     return {"fields": [{"name": name, "type": kind} for name, kind in named]}
 

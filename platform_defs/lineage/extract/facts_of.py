@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import Event
+from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.extract.compute.recent import compute_facts
 from platform_defs.lineage.extract.gravitino.operations import changes_metadata, operation_facts, operation_of
 from platform_defs.lineage.facts import Fact, Ref
@@ -43,7 +44,12 @@ def facts_of(event: Event, source_type: SourceType, linked: Mapping[Ref, Ref] = 
     operation = operation_of(event)
     if not changes_metadata(event):
         return Extraction((), operation)
-    changes = operation_facts(operation, event)
+    tables = LogicalTables(event, linked)
+    changes = operation_facts(operation, event, tables)
     if changes is None:
         return Extraction((), operation, unknown_operation=True)
-    return Extraction(changes.facts, operation, sql=changes.sql)
+    if changes.sql is None:
+        # the catalog speaks of its own tables, by their own names
+        return Extraction(changes.facts, operation)
+    names = frozenset(tables.plain)
+    return Extraction(changes.facts, operation, sql=changes.sql, symlinks=tables.symlinks, plain_names=names)

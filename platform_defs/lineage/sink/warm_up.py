@@ -18,7 +18,7 @@ from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.version import version_of
 
-# How many jobs the groups have in which everything is planned. Each writes two tables with two columns each, so that
+# How many jobs the groups have in which everything is planned. Each writes two tables of two or three columns, so that
 # lists of one, of up to ten, up to a hundred and up to a thousand nodes and edges occur in each kind of statement.
 SIZES = (1, 4, 40, 120)
 # Then a group of USUAL_SIZE jobs is repeated until the store is warm, at most ROUNDS times.
@@ -47,7 +47,7 @@ def warm_up(graph: Graph, *, stop: Callable[[], bool] = lambda: False) -> bool:
         return time.monotonic() - began
 
     few = [_facts(number) for number in range(8)]
-    for groups in ([few[:3], few[3:], few[:2]], *(_runs_of_jobs(size, runs=3) for size in SIZES)):
+    for groups in ([few[:3], few[3:], few[:2]], *(_runs_of_jobs(size, runs=4) for size in SIZES)):
         if stop():
             return False
         rehearse(groups)
@@ -68,24 +68,28 @@ def is_warm(took: Sequence[float]) -> bool:
 
 
 def _runs_of_jobs(count: int, runs: int) -> list[list[EventFacts]]:
-    """A group for each run of all jobs: the second run says the same again, the third one other edges."""
+    """A group for each run of all jobs: the second run says the same again, the third one says other edges.
+
+    The fourth run no longer knows a column.
+    """
     return [[_run_of_job(job, run) for job in range(count)] for run in range(runs)]
 
 
 def _run_of_job(job: int, run: int) -> EventFacts:
     columns = ("a", "b")
+    known = columns if run == 3 else (*columns, "c")
     namespace = f"w{job}"
     read, written = ("s.in", "s.out") if run < 2 else ("s.out", "s.in")
-    schema = {"schema": {"fields": [{"name": name, "type": "int"} for name in columns]}}
+    schemas = [{"schema": {"fields": [{"name": name, "type": "int"} for name in names]}} for names in (columns, known)]
     lineage = {name: {"inputFields": [{"namespace": namespace, "name": read, "field": name}]} for name in columns}
     event = {
         "eventType": "COMPLETE",
         "eventTime": f"2026-01-01T00:00:0{run}Z",
         "run": {"runId": f"r{run}"},
         "job": {"namespace": namespace, "name": "j"},
-        "inputs": [{"namespace": namespace, "name": read, "facets": schema}],
+        "inputs": [{"namespace": namespace, "name": read, "facets": schemas[0]}],
         "outputs": [
-            {"namespace": namespace, "name": written, "facets": {**schema, "columnLineage": {"fields": lineage}}}
+            {"namespace": namespace, "name": written, "facets": {**schemas[1], "columnLineage": {"fields": lineage}}}
         ],
     }
     return _facts_of(event, SourceType.COMPUTE)

@@ -227,7 +227,9 @@ with sources.read_transaction("dw", 600, sys.argv[2]) as transaction:
     print("reads", next(rows), flush=True)
     sys.stdin.readline()
 """
-MARK = "platform task 7 run x"
+# tests that run beside these look at the same server
+RUN = uuid.uuid4()
+MARK, ANOTHER_MARK = f"platform task 7 run {RUN}", f"platform task 77 run {RUN}"
 
 
 @contextmanager
@@ -258,7 +260,7 @@ def test_a_statement_of_a_process_that_hangs_is_found_by_its_task_and_ended(
         until("its statement runs", lambda: len(active(warehouse)) == 1)
         # the second one waits for its client, which reads no further
         process.send_signal(signal.SIGSTOP)
-        assert sources.end_statements("dw", [MARK, "platform task 77 run x"]) == {MARK, "platform task 77 run x"}
+        assert sources.end_statements("dw", [MARK, ANOTHER_MARK]) == {MARK, ANOTHER_MARK}
         assert active(warehouse) == []
 
 

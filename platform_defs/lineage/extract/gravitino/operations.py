@@ -5,6 +5,7 @@ from functools import partial
 from types import MappingProxyType
 
 from platform_defs.lineage.events import Event
+from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.extract.facts_builder import ExtractedFacts
 from platform_defs.lineage.extract.gravitino import containers, glossary, metrics, tables, tags
 
@@ -14,9 +15,6 @@ _WITHOUT_EFFECT = frozenset({"START", "RUNNING", "ABORT", "FAIL"})
 
 OPERATIONS: Mapping[str, Callable[[Event], ExtractedFacts]] = MappingProxyType(
     {
-        "create_table": tables.upsert_table,
-        "load_table": tables.upsert_table,
-        "alter_table": tables.alter_table,
         "drop_table": tables.drop_table,
         "create_schema": containers.upsert_schema,
         "alter_schema": containers.upsert_schema,
@@ -46,6 +44,14 @@ OPERATIONS: Mapping[str, Callable[[Event], ExtractedFacts]] = MappingProxyType(
         "associate_tags": tags.associate_tags,
     }
 )
+# Operations whose event may have the SQL that made the table: it names other tables too.
+OPERATIONS_WITH_SQL: Mapping[str, Callable[[Event, LogicalTables], ExtractedFacts]] = MappingProxyType(
+    {
+        "create_table": tables.upsert_table,
+        "load_table": tables.upsert_table,
+        "alter_table": tables.alter_table,
+    }
+)
 
 
 def operation_of(event: Event) -> str | None:
@@ -57,7 +63,9 @@ def changes_metadata(event: Event) -> bool:
     return event.event_type not in _WITHOUT_EFFECT
 
 
-def operation_facts(operation: str | None, event: Event) -> ExtractedFacts | None:
-    """The facts of the operation; None if the matrix does not contain it."""
+def operation_facts(operation: str | None, event: Event, named: LogicalTables) -> ExtractedFacts | None:
+    """The facts of the operation; None if the matrix does not contain it. named: the tables that its SQL means."""
+    if extract_with_sql := OPERATIONS_WITH_SQL.get(operation or ""):
+        return extract_with_sql(event, named)
     extract = OPERATIONS.get(operation or "")
     return None if extract is None else extract(event)

@@ -28,7 +28,7 @@ _KEYS = {
 }
 
 
-def upsert_table(event: Event) -> ExtractedFacts:
+def upsert_table(event: Event, tables: LogicalTables) -> ExtractedFacts:
     """The facts of create_table and load_table, which describe a whole table."""
     builder = FactsBuilder()
     for dataset in target_datasets(event):
@@ -37,10 +37,10 @@ def upsert_table(event: Event) -> ExtractedFacts:
             all_entries = says_all_entries(dataset.facet("gravitino"))
             builder.exists(table, _table_props(event, dataset), all_entries=all_entries)
             _add_columns(builder, table, dataset)
-    return _with_sql(builder, event)
+    return _with_sql(builder, event, tables)
 
 
-def alter_table(event: Event) -> ExtractedFacts:
+def alter_table(event: Event, tables: LogicalTables) -> ExtractedFacts:
     """The facts of alter_table: the changes that it lists, and the table as it is afterwards."""
     builder = FactsBuilder()
     for dataset in target_datasets(event):
@@ -48,7 +48,7 @@ def alter_table(event: Event) -> ExtractedFacts:
         if table is None:
             continue
         _add_alteration(builder, event, dataset, Changes(table, dataset.facet("gravitino").get("changes")))
-    return _with_sql(builder, event)
+    return _with_sql(builder, event, tables)
 
 
 def drop_table(event: Event) -> ExtractedFacts:
@@ -74,9 +74,9 @@ def _add_alteration(builder: FactsBuilder, event: Event, dataset: Dataset, chang
         builder.exists(ref, props)
 
 
-def _with_sql(builder: FactsBuilder, event: Event) -> ExtractedFacts:
+def _with_sql(builder: FactsBuilder, event: Event, tables: LogicalTables) -> ExtractedFacts:
     """Adds the lineage of the SQL statement that made the table, such as CREATE TABLE AS, if the event has one."""
-    sql = None if sql_text(event) is None else add_lineage(builder, event, LogicalTables(event, {}))
+    sql = None if sql_text(event) is None else add_lineage(builder, event, tables)
     return ExtractedFacts(builder.facts, sql)
 
 
