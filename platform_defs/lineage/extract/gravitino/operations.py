@@ -44,6 +44,7 @@ OPERATIONS: Mapping[str, Callable[[Event], ExtractedFacts]] = MappingProxyType(
         "associate_tags": tags.associate_tags,
     }
 )
+
 # Operations whose event may have the SQL that made the table: it names other tables too.
 OPERATIONS_WITH_SQL: Mapping[str, Callable[[Event, LogicalTables], ExtractedFacts]] = MappingProxyType(
     {
