@@ -17,6 +17,9 @@ from datetime import datetime
 from platform_defs.errors import PlatformError
 from platform_defs.ingest.codes import ErrorLevel
 
+# What the codes of requests begin with that the rate gate did not let through in time.
+HELD_BACK = "GATE_"
+
 
 class IngestError(PlatformError):
     """Ingest could not do what was asked."""
@@ -54,6 +57,11 @@ class ResponseError(IngestError):
         self.level = level
         self.code = code
         self.not_before = not_before
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the rate gate did not let the request through: the source was not asked."""
+        return self.code.startswith(HELD_BACK)
 
 
 class LeaseLost(IngestError):

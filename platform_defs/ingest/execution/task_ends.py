@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, select
 from platform_defs.ingest.codes import ErrorLevel, RunStatus, TaskStatus
 from platform_defs.ingest.cursors.advance import Lineage
 from platform_defs.ingest.cursors.operations import advance_after
-from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.errors import HELD_BACK, ResponseError
 from platform_defs.ingest.execution.progress import FetchFailed, Progress, checkpoint, run_stats
 from platform_defs.ingest.fetching.page_fetching import CompiledSnapshot
 from platform_defs.ingest.tasks.blocks import block_endpoint
@@ -20,8 +20,11 @@ from platform_defs.ingest.tasks.leases import LeasedTask, end_task, put_back
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.ingest import ing_plan, ing_task_run
 
-# A task is given up after this many attempts in a row without a new batch; its plan is then PARTIAL.
+# A task is given up after this many attempts in a row without a new batch; its plan is then PARTIAL. Attempts that the
+# rate gate has held back do not count: a large backfill may wait for its quota on many days.
 MAX_ATTEMPTS = 5
+# How many of the newest attempts are looked at: between two that failed, the rate gate may have held others back.
+_MOST_RUNS = 100
 FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=10)
 # A request that was given up because this executor stops: no fault of the source.
@@ -105,7 +108,8 @@ class TaskEnds:
             return self.stop(progress, is_between_pages=False)
         _log.warning("task %d: %s %s: %s", self.leased.task_id, error.level, error.code, error)
         self.note(seen_in_error(error))
-        attempts = 1 if progress.batches_of_this_run else 1 + read(self.engine, self._failed_before)
+        attempts = 0 if progress.batches_of_this_run else read(self.engine, self._failed_before)
+        attempts += not error.is_held_back
         if error.level is ErrorLevel.TRANSIENT and attempts < MAX_ATTEMPTS:
             return self._wait(error, progress, attempts)
         status = TaskStatus.PARTIAL if error.level is ErrorLevel.TRANSIENT else TaskStatus.FAILED
@@ -117,14 +121,18 @@ class TaskEnds:
     def _failed_before(self, connection: Connection) -> int:
         """How many attempts right before this one brought nothing because of the source.
 
-        Attempts before the task was given up and asked for again do not count, nor do those whose executor died.
+        Attempts before the task was given up and asked for again do not count, nor do those whose executor died or
+        that the rate gate held back.
         """
         run = ing_task_run.c
         query = select(run.status_code, run.stats).where(run.task_id == self.leased.task_id)
         before = query.where(run.attempt_no < self.leased.attempt_no, run.status_code != RunStatus.CANCELLED)
-        rows = connection.execute(before.order_by(run.attempt_no.desc()).limit(MAX_ATTEMPTS)).all()
-        fruitless = (row.status_code == RunStatus.FAILED and (row.stats or {}).get("pagesVisited") == 0 for row in rows)
-        return sum(itertools.takewhile(bool, fruitless))
+        newest = connection.execute(before.order_by(run.attempt_no.desc()).limit(_MOST_RUNS)).all()
+        runs = [(row.status_code, row.stats or {}) for row in newest]
+        fruitless = list(
+            itertools.takewhile(lambda one: one[0] == RunStatus.FAILED and one[1].get("pagesVisited") == 0, runs)
+        )
+        return sum(not str(stats.get("errorCode")).startswith(HELD_BACK) for _, stats in fruitless)
 
     def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> TaskStatus | None:
         """Puts the task back until its source may answer again; each attempt in vain doubles the wait."""

@@ -118,7 +118,7 @@ def seen_in(counts: Mapping[str, int], database_wait_ms: int = 0) -> Seen:
 
 def seen_in_error(error: ResponseError) -> Seen:
     """What it shows that a page did not come; that the rate gate held it back is no fault of the source."""
-    if error.code.startswith("GATE_"):
+    if error.is_held_back:
         return Seen()
     is_429 = error.code == "HTTP_429"
     return Seen(requests=1, count_429=int(is_429), errors=int(not is_429))

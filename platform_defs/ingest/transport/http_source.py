@@ -15,7 +15,7 @@ from platform_defs.http_door.door import Door
 from platform_defs.http_door.errors import Cancelled, DoorError, Exhausted, HeldBack, Refused, TransientError
 from platform_defs.http_door.policy import Passage, Redirects, RetryPolicy, Route, Timeouts
 from platform_defs.ingest.codes import AuthType, ErrorLevel
-from platform_defs.ingest.errors import ResponseError
+from platform_defs.ingest.errors import HELD_BACK, ResponseError
 from platform_defs.ingest.execution.progress import EXPIRED_TOKEN
 from platform_defs.ingest.execution.task_ends import CANCELLED
 from platform_defs.ingest.fetching.reading import check_body
@@ -87,7 +87,9 @@ class HttpSource:
         message = mask_secrets(str(error)) + reason_given(answer, rendered)
         match error:
             case HeldBack():
-                return ResponseError(ErrorLevel.TRANSIENT, f"GATE_{error.reason}", message, not_before=error.until)
+                return ResponseError(
+                    ErrorLevel.TRANSIENT, f"{HELD_BACK}{error.reason}", message, not_before=error.until
+                )
             case Exhausted():
                 body_says = _body_error(call, error.response)
                 code = "NO_ANSWER" if error.status is None else f"HTTP_{error.status}"

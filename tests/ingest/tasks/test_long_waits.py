@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, TaskStatus
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.execution import executor as executor_module
+from platform_defs.ingest.execution.task_ends import MAX_ATTEMPTS
 from platform_defs.ingest.ledger.forgotten import is_forgotten
 from platform_defs.ingest.ledger.queue import waits_until
 from platform_defs.ingest.materialisation import Listener, PartitionResult, drain_everything, materialise_windows
@@ -79,6 +80,43 @@ def test_what_waits_is_fetched_by_a_run_for_others_when_it_is_due(engine: Engine
     drain_everything(replace(environment(engine, source), clock=clock), Listener())
     assert [row.status_code for row in rows_of(engine, ing_plan)] == [PlanStatus.COMPLETED]
     assert len(stored(engine)) == 5
+
+
+def test_days_behind_a_spent_quota_are_no_attempts_and_failures_between_them_still_count(engine: Engine) -> None:
+    """A backfill shares its quota with others: on each of many days there may be nothing left for this window."""
+    clock, day = Clock(), timedelta(days=1)
+    source = MemorySource(paged().pagination, items_of(5))
+    planned = plan(engine, paged(), DAY, Estimate())
+    runner = executor(engine, source, clock)
+
+    def fails(number: int) -> None:
+        raise ResponseError(ErrorLevel.TRANSIENT, "HTTP_503", "the source says no")
+
+    for number in range(2 * MAX_ATTEMPTS):
+        # every other day the source itself fails
+        source.trouble = fails if number % 2 else SpentQuota(clock, day)
+        runner.drain_everything()
+        [task] = rows_of(engine, ing_task)
+        assert task.retry_count == number + 1
+        clock.pass_by(2 * day)
+        is_last = number == 2 * MAX_ATTEMPTS - 1
+        assert task.status_code == (TaskStatus.PARTIAL if is_last else TaskStatus.QUEUED), number
+    source.trouble = lambda number: None
+    assert plan(engine, paged(), DAY, Estimate(), now=clock()).continued
+    assert runner.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
+
+
+def test_a_window_that_waits_for_its_quota_for_weeks_is_fetched_in_the_end(engine: Engine) -> None:
+    clock, day = Clock(), timedelta(days=1)
+    source = MemorySource(paged().pagination, items_of(5))
+    planned = plan(engine, paged(), DAY, Estimate())
+    runner = executor(engine, source, clock)
+    for _ in range(4 * MAX_ATTEMPTS):
+        source.trouble = SpentQuota(clock, day)
+        runner.drain_everything()
+        clock.pass_by(day)
+    assert rows_of(engine, ing_task)[0].last_error_code == "GATE_QUOTA_DAILY"
+    assert runner.drain_plans([planned.plan_id]) == {planned.plan_id: PlanStatus.COMPLETED}
 
 
 @pytest.mark.parametrize("wait", [timedelta(seconds=40), LONG_WAIT])
