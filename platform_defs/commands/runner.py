@@ -40,6 +40,7 @@ def status(as_json: bool) -> None:
     with open_database() as engine:
         alive, queue = runners.living_runners(engine), rows.count_open_rows(engine)
         later = rows.find_later(engine)
+        nobody = "" if alive else runners.why_none_is_alive(engine)
         # sensors of a platform that does not run have no ticks, and are not stuck
         stuck = [one for one in find_stuck(engine, Settings.load()) if alive or one.kind != "sensor"]
     if as_json:
@@ -65,7 +66,7 @@ def status(as_json: bool) -> None:
         for one in stuck:
             click.echo(f"stuck since {one.since:%F %T} UTC: {one.problem}")
     if not alive:
-        raise PlatformError("no runner is alive; `platform up` or `platform runner` starts one")
+        raise PlatformError(nobody)
 
 
 @command.command()

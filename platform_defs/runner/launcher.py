@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dagster import DagsterInstance, DagsterRun, DefaultRunLauncher
@@ -76,10 +77,10 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         """Writes a row of work for the run, or gives the run to its row. Launching it again does nothing."""
         run = context.dagster_run
         home = Settings.load().home
-        if not wake(home) and not runners.living_runners(self._engine):
-            self._instance.report_engine_event(
-                "No runner is alive: this run starts cold, in a process of the code server.", run, cls=type(self)
-            )
+        if not self._has_runner(home):
+            why = runners.why_none_is_alive(self._engine)
+            message = f"This run starts cold, in a process of the code server: {why}."
+            self._instance.report_engine_event(message, run, cls=type(self))
             self._note_code_server(run)
             self._cold.launch_run(context)
             return
@@ -98,6 +99,13 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
             resource=read(self._engine, lambda connection: source_of_run(connection, run)),
         )
         wake(home)
+
+    def _has_runner(self, home: Path) -> bool:
+        """Whether a runner will take a row. One that hangs listens, too; one that has just begun has no record yet."""
+        known = runners.all_runners(self._engine)
+        if any(runner.is_alive() for runner in known):
+            return True
+        return wake(home) and not any(runner.hangs() for runner in known)
 
     def _give_to_its_row(self, run: DagsterRun) -> bool:
         """Queues the row for which Dagster made the run, with this run; False if the row does not wait for one."""

@@ -119,7 +119,7 @@ def _runner(settings: Settings, found: Checkup, timeout_s: float) -> str:
     with open_database(settings, pool_size=1) as engine:
         warm = dagster_instance.uses_warm_launcher(settings)
         if warm and not runners.living_runners(engine):
-            raise NotReady("no runner is alive")
+            raise NotReady(runners.why_none_is_alive(engine))
         row = rows.enqueue(engine, "selfcheck", {})
         wake(settings.home)
         done = rows.wait(engine, row.id, timeout_s)

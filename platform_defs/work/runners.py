@@ -45,6 +45,11 @@ class RunnerRecord:
             return False
         return datetime.now(UTC) - self.heartbeat_at < ALIVE_FOR
 
+    def hangs(self) -> bool:
+        """Its process lives on this machine without a heartbeat: nobody may wait for it, although it still listens."""
+        is_left = self.stopped_at is None and self.hostname == hostname() and self.process.is_alive()
+        return is_left and not self.is_alive()
+
 
 def record_heartbeat(
     engine: Engine,
@@ -111,3 +116,16 @@ def all_runners(engine: Engine, *, attempts: int = ATTEMPTS) -> list[RunnerRecor
 
 def living_runners(engine: Engine, *, attempts: int = ATTEMPTS) -> list[RunnerRecord]:
     return [runner for runner in all_runners(engine, attempts=attempts) if runner.is_alive()]
+
+
+def why_none_is_alive(engine: Engine, *, attempts: int = ATTEMPTS) -> str:
+    """What a person should know, and do, if there is no living runner."""
+    hanging = [describe_hanging(runner) for runner in all_runners(engine, attempts=attempts) if runner.hangs()]
+    return "; ".join(hanging) or "no runner is alive; `platform up` or `platform runner` starts one"
+
+
+def describe_hanging(runner: RunnerRecord) -> str:
+    return (
+        f"runner {runner.name} hangs: it has sent no heartbeat since {runner.heartbeat_at:%F %T} UTC;"
+        f" `kill -9 {runner.process.pid}` ends it, its runs go on, and `platform up` starts another one by itself"
+    )

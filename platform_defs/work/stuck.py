@@ -1,4 +1,4 @@
-"""What is stuck: rows of work and sensors that should have moved on and did not.
+"""What is stuck: rows of work, runners and sensors that should have moved on and did not.
 
 Nothing here changes anything. A row is freed by `platform runner release`.
 """
@@ -24,7 +24,7 @@ LOOKED_AT = 1000
 
 @dataclass(frozen=True)
 class Stuck:
-    """Something that is stuck. `kind` is `row`, `queue`, `sensor` or `task`; `problem` says what to do."""
+    """Something that is stuck. `kind` is `row`, `queue`, `runner`, `sensor` or `task`; `problem` says what to do."""
 
     kind: str
     since: datetime
@@ -45,7 +45,7 @@ class StuckRules:
 
 
 def find_stuck_work(engine: Engine, rules: StuckRules, now: datetime, *, attempts: int = ATTEMPTS) -> list[Stuck]:
-    """Rows and sensors that have not moved on for the patience of the rules, among the oldest LOOKED_AT open rows."""
+    """Runners, sensors and rows (of the oldest LOOKED_AT open ones) that have not moved on for the rules' patience."""
     query = select(work).where(work.c.status.in_(sorted(OPEN_STATUSES)), is_due(now - rules.patience))
     old = work.c.created_at < now - rules.patience
     in_use = select(work.c.kind, work.c.resource, func.count()).where(work.c.status == Status.RUNNING)
@@ -59,8 +59,11 @@ def find_stuck_work(engine: Engine, rules: StuckRules, now: datetime, *, attempt
         lambda connection: connection.execute(in_use.group_by(work.c.kind, work.c.resource)).all(),
         attempts=attempts,
     )
-    alive = runners.living_runners(engine, attempts=attempts)
+    known = runners.all_runners(engine, attempts=attempts)
+    alive = [runner for runner in known if runner.is_alive()]
     stuck = [*_running(found, now - rules.patience)]
+    hanging = [runner for runner in known if runner.hangs() and runner.heartbeat_at < now - rules.patience]
+    stuck += [Stuck("runner", runner.heartbeat_at, runners.describe_hanging(runner)) for runner in hanging]
     stuck += _waiting(found, used, max((runner.slots - runner.busy for runner in alive), default=0), rules)
     if alive and all(runner.started_at > now - rules.patience for runner in alive):
         return stuck  # nobody ticked while the platform was down, and its sensors have just begun again

@@ -48,7 +48,9 @@ def test_who_starts_or_repairs_a_run_is_told_if_nobody_is_there_to_execute_it(ru
     for command in (("start", "close"), ("retry", failed, "count"), ("complete", failed, "count")):
         code, out, err = run_platform("chains", *command)
         assert (code, out.count("\n"), err.count("\n")) == (0, 1, 1)
-        assert err.startswith("platform: no runner is alive, so this waits until `platform up` or")
+        assert err.startswith(
+            "platform: no runner is alive; `platform up` or `platform runner` starts one. Until then this waits"
+        )
     living_runner(engine)
     engine.dispose()
     assert run_platform("chains", "start", "close")[2] == ""

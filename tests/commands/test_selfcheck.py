@@ -58,7 +58,7 @@ def test_a_selfcheck_names_every_part_that_does_not_answer(tmp_path: Path) -> No
     }
     details = {part["name"]: part["detail"] for part in found["parts"]}
     assert details["api"] == "http://127.0.0.1:1/readyz does not answer yet"
-    assert details["runner"] == "no runner is alive"
+    assert details["runner"] == "no runner is alive; `platform up` or `platform runner` starts one"
 
 
 UNREACHABLE = {

@@ -9,7 +9,7 @@ import pytest
 
 from platform_defs.dagster_storage.embedded import EmbeddedStorage
 from platform_defs.store.engine import open_engine
-from platform_defs.work import rows
+from platform_defs.work import rows, runners
 from platform_defs.work.jobs import PID_TAG
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status
@@ -155,6 +155,28 @@ def test_a_runner_that_is_killed_comes_back_and_closes_or_keeps_what_it_had(warm
     assert warm.row(long).status is Status.RUNNING
     assert warm.terminate(long) == "TerminateRunSuccess"
     assert warm.until_closed(long).status is Status.CANCELED
+
+
+def test_while_the_runner_hangs_runs_start_cold_and_what_it_should_do_is_done_once(warm: Warm) -> None:
+    """A runner that hangs still holds its socket, as one that is suspended does: nobody may wait for it."""
+    hanging = warm.up["pids"]["runner"]
+    os.kill(hanging, signal.SIGSTOP)
+    try:
+        until("its heartbeat to be missed", lambda: not runners.living_runners(warm.engine))
+        row = rows.enqueue(warm.engine, "selfcheck", {})
+        run_id = warm.launch("two_ops")
+        assert warm.until_status(run_id, *FINAL)["status"] == "SUCCESS"
+        assert f"`kill -9 {hanging}` ends it" in warm.messages(run_id)
+        until("the recovery to have the row done", lambda: rows.get(warm.engine, row.id).status.is_final)
+        done = rows.get(warm.engine, row.id)
+        assert (done.status, done.attempts) == (Status.SUCCEEDED, 1)
+    finally:
+        os.kill(hanging, signal.SIGCONT)
+    until("the runner to be back", lambda: runners.living_runners(warm.engine))
+    run_id = warm.launch("two_ops")
+    assert warm.until_status(run_id, *FINAL)["status"] == "SUCCESS"
+    assert warm.runner_of(run_id) == hanging
+    assert rows.get(warm.engine, row.id).attempts == 1
 
 
 def test_a_definition_changed_on_disk_and_reloaded_is_what_the_next_run_executes(warm: Warm) -> None:

@@ -1,5 +1,6 @@
 """What counts as stuck, what does not, and where it is shown, on every store."""
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from platform_defs.store.tables.work import runners as runner_rows
 from platform_defs.store.tables.work import sensor_ticks
 from platform_defs.store.tables.work import work as table
 from platform_defs.stuck import find_stuck
-from platform_defs.work import leases, rows
+from platform_defs.work import leases, rows, runners
 from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import Status
 from platform_defs.work.sensor_ticks import note_tick
@@ -141,6 +142,32 @@ def test_a_sensor_that_rested_while_the_platform_was_down_is_not_stuck_at_the_ne
     earlier = update(runner_rows).values(started_at=datetime.now(UTC) - MINUTES_AGO)
     transact(engine, lambda connection: connection.execute(earlier))
     assert stuck(engine) == [("sensor", "sensor arrivals had no good tick")]
+
+
+def test_a_runner_whose_process_lives_without_a_heartbeat_hangs_and_readyz_says_how_to_end_it(engine: Engine) -> None:
+    living_runner(engine)
+    silent_since = update(runner_rows).values(heartbeat_at=datetime.now(UTC) - timedelta(seconds=30))
+    transact(engine, lambda connection: connection.execute(silent_since))
+    with serve_api(engine) as api:
+        answer = api.client.get("/readyz").json()
+        assert answer["status"] == "ready", "for a while the runs that start cold are enough"
+        assert f"`kill -9 {os.getpid()}` ends it" in answer["checks"]["runner"]
+        assert answer["checks"]["runner"].endswith(
+            "Until then runs start cold, and rows of work wait for the recovery sensor"
+        )
+        transact(
+            engine,
+            lambda connection: connection.execute(silent_since.values(heartbeat_at=datetime.now(UTC) - MINUTES_AGO)),
+        )
+        answer = api.client.get("/readyz").json()
+        assert answer["status"] == "degraded"
+        assert f"`kill -9 {os.getpid()}` ends it" in answer["checks"]["work"]
+        assert 'platform_stuck{kind="runner"} 1.0' in api.client.get("/metrics").text
+        living_runner(engine)
+        assert api.client.get("/readyz").json()["checks"]["work"] == "ok"
+    runners.record_stop(engine, ProcessId.current())
+    transact(engine, lambda connection: connection.execute(silent_since))
+    assert stuck(engine) == [], "one that was stopped does not hang"
 
 
 def test_readyz_stays_200_and_says_degraded_and_the_metric_counts(engine: Engine) -> None:

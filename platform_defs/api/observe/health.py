@@ -81,7 +81,10 @@ class Readiness:
             return "no definitions are loaded" + (f": {errors[0]}" if errors else " yet")
         if errors:
             return f"goes on with older definitions, because the code location does not load: {errors[0]}"
-        return "ok" if alive else "no runner is alive: runs start cold, rows of work wait for the recovery sensor"
+        if alive:
+            return "ok"
+        why = runners.why_none_is_alive(self._engine, attempts=1)
+        return f"{why}. Until then runs start cold, and rows of work wait for the recovery sensor"
 
 
 @router.get("/healthz", summary="The process lives")

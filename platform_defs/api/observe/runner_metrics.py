@@ -23,10 +23,12 @@ class RunnerCollector(Collector):
         queued = rows.count_open_rows(self._engine, attempts=1)[rows.Status.QUEUED]
         yield GaugeMetricFamily("platform_runner_queued", "Rows of work that wait for a slot", value=queued)
         stuck = GaugeMetricFamily(
-            "platform_stuck", "Rows of work, waiting rows, sensors and tasks that do not move on", labels=["kind"]
+            "platform_stuck",
+            "Rows of work, waiting rows, runners, sensors and tasks that do not move on",
+            labels=["kind"],
         )
         counts = Counter(one.kind for one in find_stuck(self._engine, self._settings, attempts=1))
-        for kind in ("row", "queue", "sensor", "task"):
+        for kind in ("row", "queue", "runner", "sensor", "task"):
             stuck.add_metric([kind], counts[kind])
         yield stuck
         merged: dict[str, Metric] = {}
