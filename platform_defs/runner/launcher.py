@@ -87,6 +87,9 @@ class WarmRunLauncher(RunLauncher[DagsterInstance], ConfigurableClass):
         if _is_of_handed_over_row(run) and self._give_to_its_row(run):
             wake(home)
             return
+        if tag_of(run.tags, TRIGGER_TAG) != (trigger := trigger_of(run)):
+            # A run that waits for a slot for long, or is ended meanwhile, shows who asked for it, too.
+            self._instance.add_run_tags(run.run_id, {TRIGGER_TAG: trigger})
         # The run needs definitions at least as new as they are now: its user may have just published what it executes.
         payload = launch_payload(for_runs(read(self._engine, read_versions)))
         kind = INGEST_RUN if _is_of_ingest(run) else DAGSTER_RUN

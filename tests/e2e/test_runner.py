@@ -103,6 +103,7 @@ def test_terminating_a_run_that_waits_for_a_slot_ends_it_without_starting_it(war
     for run_id in holders:
         warm.until_status(run_id, "STARTED")
     waiting = warm.hold(600)
+    assert warm.tags(waiting)["user"] == "operator", "the UI calls it manually launched otherwise"
     # Dagster lets a run that has not started only be ended by force
     assert warm.terminate(waiting, "MARK_AS_CANCELED_IMMEDIATELY") == "TerminateRunSuccess"
     assert warm.until_status(waiting, *FINAL)["status"] == "CANCELED"
