@@ -23,8 +23,6 @@ from platform_defs.store.tables.ingest import ing_plan, ing_task_run
 # A task is given up after this many attempts in a row without a new batch; its plan is then PARTIAL. Attempts that the
 # rate gate has held back do not count: a large backfill may wait for its quota on many days.
 MAX_ATTEMPTS = 5
-# How many of the newest attempts are looked at: between two that failed, the rate gate may have held others back.
-_MOST_RUNS = 100
 FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=10)
 # A request that was given up because this executor stops: no fault of the source.
@@ -126,13 +124,12 @@ class TaskEnds:
         """
         run = ing_task_run.c
         query = select(run.status_code, run.stats).where(run.task_id == self.leased.task_id)
-        before = query.where(run.attempt_no < self.leased.attempt_no, run.status_code != RunStatus.CANCELLED)
-        newest = connection.execute(before.order_by(run.attempt_no.desc()).limit(_MOST_RUNS)).all()
-        runs = [(row.status_code, row.stats or {}) for row in newest]
-        fruitless = list(
-            itertools.takewhile(lambda one: one[0] == RunStatus.FAILED and one[1].get("pagesVisited") == 0, runs)
-        )
-        return sum(not str(stats.get("errorCode")).startswith(HELD_BACK) for _, stats in fruitless)
+        code = run.stats["errorCode"].as_string()
+        was_asked = code.is_(None) | ~code.startswith(HELD_BACK, autoescape=True)
+        before = query.where(run.attempt_no < self.leased.attempt_no, run.status_code != RunStatus.CANCELLED, was_asked)
+        rows = connection.execute(before.order_by(run.attempt_no.desc()).limit(MAX_ATTEMPTS)).all()
+        fruitless = (row.status_code == RunStatus.FAILED and (row.stats or {}).get("pagesVisited") == 0 for row in rows)
+        return sum(itertools.takewhile(bool, fruitless))
 
     def _wait(self, error: ResponseError, progress: Progress, attempts: int) -> TaskStatus | None:
         """Puts the task back until its source may answer again; each attempt in vain doubles the wait."""

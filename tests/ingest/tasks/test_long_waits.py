@@ -92,14 +92,15 @@ def test_days_behind_a_spent_quota_are_no_attempts_and_failures_between_them_sti
     def fails(number: int) -> None:
         raise ResponseError(ErrorLevel.TRANSIENT, "HTTP_503", "the source says no")
 
-    for number in range(2 * MAX_ATTEMPTS):
-        # every other day the source itself fails
-        source.trouble = fails if number % 2 else SpentQuota(clock, day)
+    between = MAX_ATTEMPTS + 1
+    for number in range(between * MAX_ATTEMPTS):
+        # now and then the source itself fails
+        source.trouble = SpentQuota(clock, day) if (number + 1) % between else fails
         runner.drain_everything()
         [task] = rows_of(engine, ing_task)
         assert task.retry_count == number + 1
         clock.pass_by(2 * day)
-        is_last = number == 2 * MAX_ATTEMPTS - 1
+        is_last = number == between * MAX_ATTEMPTS - 1
         assert task.status_code == (TaskStatus.PARTIAL if is_last else TaskStatus.QUEUED), number
     source.trouble = lambda number: None
     assert plan(engine, paged(), DAY, Estimate(), now=clock()).continued

@@ -175,6 +175,26 @@ def test_answers_are_graded_by_whether_asking_again_could_help(
     assert (error.level, error.code) == (level, code)
 
 
+def test_a_long_pause_counts_as_an_answer_for_whoever_drew_it_and_holds_the_others_back(engine: Engine) -> None:
+    """Otherwise a request that the source always answers so would be tried for ever, and its window never given up."""
+    asked: list[httpx.Request] = []
+
+    def busy(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(503, headers={"Retry-After": "7200"})
+
+    with opened(paged_spec(), engine, busy) as source:
+        errors = []
+        for _ in range(2):
+            with pytest.raises(ResponseError) as found:
+                fetch(source)
+            errors.append(found.value)
+    assert [error.code for error in errors] == ["HTTP_503", "GATE_COOLING_DOWN"]
+    assert [error.is_held_back for error in errors] == [False, True]
+    assert len(asked) == 1
+    assert all(error.not_before is not None for error in errors)
+
+
 def test_a_token_that_the_source_does_not_know_any_more_is_told_apart(engine: Engine) -> None:
     names = {"page": {**PAGE, "token": "abc"}}
     spec = paged_spec()
