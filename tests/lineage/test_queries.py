@@ -285,7 +285,7 @@ def test_the_number_of_queries_grows_neither_with_the_width_nor_with_the_size(
     assert len(sent) == 2
     with counted(monkeypatch) as sent:
         runs_of(shop.engine, shop.store, resolve(shop.store, "middle"), limit=20)
-    assert 0 < len(sent) <= 3 + 6 + runs_module.MAX_PAGES
+    assert 0 < len(sent) <= 3 + 6 + 2 * runs_module.MAX_PAGES
 
 
 def test_runs_are_those_that_read_or_wrote_the_table_with_their_state(shop: Shop) -> None:
@@ -320,3 +320,76 @@ def test_many_events_are_read_page_by_page_and_the_bound_is_told(shop: Shop, mon
     assert (len(found.runs), found.complete) == (5, True)
     found = runs_of(shop.engine, shop.store, table, limit=20)
     assert (len(found.runs), found.complete) == (12, False)
+
+
+def test_a_long_run_is_listed_with_its_beginning_whether_or_not_its_end_names_the_table(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "EVENTS_A_PAGE", 4)
+    named, silent = str(uuid.uuid4()), str(uuid.uuid4())
+    shop.post(
+        ran("stage", ["raw.orders"], ["staging.orders"], run=named, kind="START"),
+        ran("stage", ["raw.orders"], ["staging.orders"], run=silent, kind="START"),
+        *(ran("stage", ["raw.orders"], ["staging.orders"]) for _ in range(20)),
+        ran("stage", [], [], run=silent),
+        ran("stage", [], ["staging.orders"], run=named),
+    )
+    table = resolve(shop.store, "staging.orders")
+    with counted(monkeypatch) as sent:
+        found = runs_of(shop.engine, shop.store, table, limit=2)
+    assert found.complete
+    assert [(run.run_id, run.state, run.wrote) for run in found.runs] == [
+        (named, "COMPLETE", True),
+        (silent, "COMPLETE", True),
+    ]
+    first, last = (START + timedelta(minutes=1), START + timedelta(minutes=24))
+    assert [(run.began, run.ended) for run in found.runs] == [
+        (first, last),
+        (first + timedelta(minutes=1), last - timedelta(minutes=1)),
+    ]
+    # the jobs and their names, the page, its runs' events, and what names mean
+    assert 0 < len(sent) <= 6 + 2 + 3
+
+
+def test_runs_that_overlap_are_listed_by_their_newest_events(shop: Shop) -> None:
+    long, short, whole = str(uuid.uuid4()), str(uuid.uuid4()), str(uuid.uuid4())
+    shop.post(
+        ran("stage", [], ["staging.orders"], run=long, kind="START"),
+        ran("stage", [], ["staging.orders"], run=short, kind="START"),
+        ran("stage", [], ["staging.orders"], run=whole),
+        ran("stage", [], ["staging.orders"], run=short, kind="FAIL"),
+        ran("stage", [], ["staging.orders"], run=long),
+    )
+    found = runs_of(shop.engine, shop.store, resolve(shop.store, "staging.orders"), limit=20)
+    assert [(run.run_id, run.state) for run in found.runs] == [(long, "COMPLETE"), (short, "FAIL"), (whole, "COMPLETE")]
+
+
+def test_a_run_with_more_events_than_are_read_is_told_from_one_that_is_known(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "EVENTS_A_PAGE", 4)
+    monkeypatch.setattr(runs_module, "PAGES_OF_RUNS", 2)
+    chatty = str(uuid.uuid4())
+    shop.post(
+        ran("stage", [], ["staging.orders"]),
+        ran("stage", [], [], run=chatty, kind="START"),
+        *(ran("stage", [], [], run=chatty, kind="RUNNING") for _ in range(20)),
+        ran("stage", [], ["staging.orders"], run=chatty),
+    )
+    table = resolve(shop.store, "staging.orders")
+    found = runs_of(shop.engine, shop.store, table, limit=1)
+    # what is between its first and its last events may say that it also read the table
+    assert [(run.run_id, run.state, run.read) for run in found.runs] == [(chatty, "COMPLETE", False)]
+    assert found.runs[0].began == START + timedelta(minutes=2)
+    assert not found.complete
+
+
+def test_the_answer_says_so_if_more_jobs_touch_the_table_than_are_looked_at(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.post(*(ran(f"stage{n}", [], ["staging.orders"]) for n in range(3)))
+    table = resolve(shop.store, "staging.orders")
+    assert runs_of(shop.engine, shop.store, table, limit=20).complete
+    monkeypatch.setattr(runs_module, "MAX_JOBS", 2)
+    found = runs_of(shop.engine, shop.store, table, limit=20)
+    assert (found.jobs, len(found.runs), found.complete) == (2, 2, False)

@@ -12,6 +12,7 @@ import pytest
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.cli import main
 from platform_defs.graph.embedded import EmbeddedGraph
+from platform_defs.lineage.query import runs as runs_module
 from platform_defs.lineage.query.drawing import draw
 from platform_defs.lineage.query.names import Asset
 from platform_defs.lineage.query.walk import Step, Walk
@@ -101,6 +102,14 @@ def test_runs_are_a_table_under_headers(run: Run) -> None:
     assert header.split()[:3] == ["began", "ended", "state"]
     assert {"complete", "written", "etl/mart"} <= set(line.split())
     assert json.loads(run("runs", "mart.sales", "--json")[1])["wrote"] is True
+
+
+def test_runs_say_so_if_there_may_be_more_than_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("runs", "mart.sales")[2] == ""
+    monkeypatch.setattr(runs_module, "EVENTS_A_PAGE", 1)
+    monkeypatch.setattr(runs_module, "MAX_PAGES", 1)
+    more = "not all events of its jobs were looked at; there may be more runs, and more to say of these\n"
+    assert run("runs", "mart.sales")[2] == more
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,9 @@ def runs(name: str, limit: int, namespace: str | None, tenant_id: int | None, fo
     rows = [_json_run(run) if as_json else _readable_run(run) for run in found.runs]
     print_rows(rows, as_json=as_json, nothing=f"no stored event of a run names {printable(table.name)}")
     if not found.complete:
-        click.echo("only the newest events of its jobs were looked at; there may be more runs", err=True)
+        click.echo(
+            "not all events of its jobs were looked at; there may be more runs, and more to say of these", err=True
+        )
 
 
 def _json_run(run: TableRun) -> dict[str, Any]:
