@@ -19,7 +19,7 @@ from platform_defs.settings import Settings
     "--demo/--no-demo",
     default=None,
     help="A small shop to look at, a key with all scopes, and a source to harvest from, on this machine."
-    " Default: with an embedded store, until `platform demo remove`.",
+    " Default: with an embedded store that this start creates, from then on until `platform demo remove`.",
 )
 def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> None:
     """Start code server, Dagster UI, daemon, runner and API, and keep them running.
@@ -59,14 +59,17 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         from platform_defs.connections import open_database
         from platform_defs.demo.guide import platform_command
         from platform_defs.demo.start import demo_of_start, offer_guide
+        from platform_defs.store.migrate import known_revisions
         from platform_defs.supervisor.demo import ensure_demo_key, kept_demo_key, prepare_demo_source
         from platform_defs.supervisor.output import Output
         from platform_defs.supervisor.supervisor import Supervisor
         from platform_defs.upgrade import upgrade_stores
 
-        if upgrade_stores(settings).created:
+        stores = upgrade_stores(settings)
+        if stores.created:
             click.echo(f"created database {settings.database_url.database}")
-        shop = demo_of_start(settings, asked=demo)
+        # Also where an earlier start was killed before it had migrated the file that it had created.
+        shop = demo_of_start(settings, asked=demo, is_new=stores.applied == known_revisions())
         with open_database(settings, pool_size=1) as engine:
             key = ensure_demo_key(engine, settings.home) if shop.wanted else None
             source = prepare_demo_source(engine, settings.home, short_day=shop.short_day) if shop.wanted else None
@@ -97,6 +100,8 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
                 if writer is not None:
                     shown["Demo"] = "a small shop is being written; what to try follows in some seconds"
                     output.writing_demo(True)
+                if shop.note is not None:
+                    shown["Demo"] = shop.note
                 rows = [(name, value) for name, value in shown.items() if value is not None]
                 output.ready(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C stops everything.", rows)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from platform_defs.demo.doors import running_platform
-from platform_defs.demo.guide import guide_lines
+from platform_defs.demo.guide import guide_lines, platform_command
 from platform_defs.demo.lineage import ARRIVALS_NAMESPACE
 from platform_defs.demo.state import DemoState, DemoStatus, begin, read_state, shop_file
 from platform_defs.demo.story import SOURCE
@@ -19,10 +19,14 @@ SHORT_DAYS_BEFORE = 4
 
 @dataclass(frozen=True)
 class DemoOfStart:
-    """`variables` are settings of the processes: the shop's database and namespace, and the address of its webhooks."""
+    """`variables` are settings of the processes: the shop's database and namespace, and the address of its webhooks.
+
+    `note` is what the start says of a demo that it does not have, None if nothing.
+    """
 
     state: DemoState | None = None
     variables: dict[str, str] = field(default_factory=dict)
+    note: str | None = None
 
     @property
     def wanted(self) -> bool:
@@ -40,9 +44,13 @@ class DemoOfStart:
         return self.state.born.date() - timedelta(days=SHORT_DAYS_BEFORE)
 
 
-def demo_of_start(settings: Settings, *, asked: bool | None) -> DemoOfStart:
-    state = begin(settings.home, asked=asked, embedded=not settings.db_url)
+def demo_of_start(settings: Settings, *, asked: bool | None, is_new: bool) -> DemoOfStart:
+    """`asked` is what the operator said, if anything; `is_new` says that this start has created the database."""
+    embedded = not settings.db_url
+    state = begin(settings.home, asked=asked, embedded=embedded, is_new=is_new)
     known = read_state(settings.home)
+    if known is None and embedded and asked is None:
+        return DemoOfStart(note=f"none; `{platform_command(settings)} up --demo` brings a small shop to look at")
     if known is None or known.status is DemoStatus.REMOVED:
         return DemoOfStart()
     # also without --demo: what the demo left in the database still refers to them

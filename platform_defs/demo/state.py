@@ -78,16 +78,16 @@ def write_state(home: Path, state: DemoState) -> None:
     partial.replace(path)
 
 
-def begin(home: Path, *, asked: bool | None, embedded: bool) -> DemoState | None:
+def begin(home: Path, *, asked: bool | None, embedded: bool, is_new: bool) -> DemoState | None:
     """The demo that a start of the platform has; None without one.
 
-    `asked` is what the operator said, if anything: the default is a demo with an embedded store that has not removed
-    it.
+    `asked` is what the operator said, if anything. The default is a demo with an embedded store which this start has
+    created (`is_new`), or which has one already: whoever had a platform before there was a demo did not ask for it.
     """
     known = read_state(home)
     removed = known is not None and known.status is DemoStatus.REMOVED
-    wanted = embedded and not removed if asked is None else asked
-    if not wanted:
+    usual = embedded and (is_new if known is None else not removed)
+    if not (usual if asked is None else asked):
         return None
     if known is None or removed:
         known = DemoState(DemoStatus.BEGUN, datetime.now(UTC).replace(microsecond=0))

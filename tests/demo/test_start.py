@@ -25,25 +25,27 @@ SERVER = "mysql+mysqlconnector://root@127.0.0.1/platform"
 
 
 @pytest.mark.parametrize(
-    ("asked", "embedded", "known", "expected"),
+    ("asked", "embedded", "is_new", "known", "expected"),
     [
-        (None, True, None, True),
-        (None, False, None, False),
-        (True, False, None, True),
-        (False, True, None, False),
-        (None, True, DemoStatus.BEGUN, True),
-        (None, True, DemoStatus.WRITTEN, True),
-        (None, True, DemoStatus.REMOVED, False),
-        (True, True, DemoStatus.REMOVED, True),
-        (False, True, DemoStatus.WRITTEN, False),
+        (None, True, True, None, True),
+        (None, True, False, None, False),
+        (None, False, True, None, False),
+        (True, True, False, None, True),
+        (True, False, False, None, True),
+        (False, True, True, None, False),
+        (None, True, False, DemoStatus.BEGUN, True),
+        (None, True, False, DemoStatus.WRITTEN, True),
+        (None, True, False, DemoStatus.REMOVED, False),
+        (True, True, False, DemoStatus.REMOVED, True),
+        (False, True, False, DemoStatus.WRITTEN, False),
     ],
 )
-def test_a_demo_comes_with_an_embedded_start_until_it_is_removed_or_if_it_is_asked_for(
-    tmp_path: Path, asked: bool | None, embedded: bool, known: DemoStatus | None, expected: bool
+def test_a_demo_comes_with_a_new_embedded_store_until_it_is_removed_or_if_it_is_asked_for(
+    tmp_path: Path, asked: bool | None, embedded: bool, is_new: bool, known: DemoStatus | None, expected: bool
 ) -> None:
     if known is not None:
         write_state(tmp_path, DemoState(known, BORN))
-    found = begin(tmp_path, asked=asked, embedded=embedded)
+    found = begin(tmp_path, asked=asked, embedded=embedded, is_new=is_new)
     assert (found is not None) is expected
     if found is not None:
         assert found.status in (DemoStatus.BEGUN, DemoStatus.WRITTEN)
@@ -51,7 +53,7 @@ def test_a_demo_comes_with_an_embedded_start_until_it_is_removed_or_if_it_is_ask
 
 
 def test_processes_are_told_of_the_shop_and_of_its_webhooks_as_an_operator_would_tell_them(tmp_path: Path) -> None:
-    shop = demo_of_start(Settings(home=tmp_path, webhook_allow="10.0.0.0/8"), asked=None)
+    shop = demo_of_start(Settings(home=tmp_path, webhook_allow="10.0.0.0/8"), asked=None, is_new=True)
     assert shop.variables == {
         "PLATFORM_SOURCE_DEMO_SHOP_URL": f"sqlite:///{tmp_path}/demo/shop.db",
         "PLATFORM_WEBHOOK_ALLOW": "10.0.0.0/8,127.0.0.2/32",
@@ -61,13 +63,13 @@ def test_processes_are_told_of_the_shop_and_of_its_webhooks_as_an_operator_would
     assert shop.short_day is not None
     written = DemoState(DemoStatus.WRITTEN, BORN)
     write_state(tmp_path, written)
-    again = demo_of_start(Settings(home=tmp_path), asked=False)
+    again = demo_of_start(Settings(home=tmp_path), asked=False, is_new=False)
     assert (again.wanted, list(again.variables)) == (False, list(shop.variables)), "its models still refer to the shop"
-    assert demo_of_start(Settings(home=tmp_path), asked=None).short_day is None
+    assert demo_of_start(Settings(home=tmp_path), asked=None, is_new=False).short_day is None
 
 
 def test_without_a_demo_nothing_is_allowed(tmp_path: Path) -> None:
-    assert demo_of_start(Settings(home=tmp_path, db_url=SERVER), asked=None).variables == {}
+    assert demo_of_start(Settings(home=tmp_path, db_url=SERVER), asked=None, is_new=True).variables == {}
     assert not list(tmp_path.iterdir())
 
 

@@ -92,7 +92,7 @@ def write(engine: Engine, api: Api, home: Path, state: DemoState) -> DemoState:
 
 
 def new_state(home: Path) -> DemoState:
-    state = begin(home, asked=None, embedded=True)
+    state = begin(home, asked=None, embedded=True, is_new=True)
     assert state is not None
     return state
 

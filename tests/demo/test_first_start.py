@@ -1,0 +1,105 @@
+"""`platform up` until its processes would be ready: on which homes it brings the demo, and what it says where not."""
+
+import re
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from platform_defs.demo.state import DemoStatus, read_state
+from platform_defs.supervisor import supervisor
+from platform_defs.supervisor.child import ChildSpec
+from platform_defs.supervisor.ports import find_free_port
+from tests.commands.command_line import RunPlatform
+
+
+class EverythingReady:
+    """In place of the supervisor: says at once that all processes are ready, and starts none."""
+
+    started: Sequence[ChildSpec] = ()
+
+    def __init__(
+        self, children: Sequence[ChildSpec], *_: Any, on_change: Callable[[Mapping[str, int]], None], **__: Any
+    ) -> None:
+        type(self).started = children
+        self._on_change = on_change
+
+    async def run(self) -> None:
+        self._on_change({child.name: 1 for child in self.started})
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Not there yet."""
+    return tmp_path / "a home"
+
+
+@pytest.fixture
+def platform(run_platform: RunPlatform, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunPlatform]:
+    monkeypatch.setenv("PLATFORM_HOME", str(home))
+    monkeypatch.setattr(supervisor, "Supervisor", EverythingReady)
+    before = signal.getsignal(signal.SIGTERM)
+    ports = ["--api-port", str(find_free_port("127.0.0.1")), "--ui-port", str(find_free_port("127.0.0.1"))]
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        return run_platform(*arguments, *(ports if arguments[0] == "up" else []))
+
+    yield command
+    signal.signal(signal.SIGTERM, before)
+
+
+def started(platform: RunPlatform, *options: str) -> str:
+    code, out, err = platform("up", *options)
+    assert code == 0, err
+    assert "Ready in" in out
+    return out
+
+
+def has_source() -> bool:
+    return "demo-source" in {child.name for child in EverythingReady.started}
+
+
+def demo_row(out: str) -> str:
+    """What the table of addresses says of the demo."""
+    return next((line.strip() for line in out.splitlines() if re.match(" +Demo  ", line)), "")
+
+
+def test_the_start_that_creates_the_embedded_database_brings_the_demo_and_so_does_the_next(
+    platform: RunPlatform, home: Path
+) -> None:
+    assert "a small shop is being written" in demo_row(started(platform))
+    # as after a kill before it was written
+    assert "a small shop is being written" in demo_row(started(platform))
+    assert has_source()
+
+
+@pytest.mark.parametrize("earlier", [("db", "upgrade"), ("up", "--no-demo")])
+def test_an_embedded_home_from_before_gets_no_demo_unless_somebody_asks_for_it(
+    platform: RunPlatform, home: Path, earlier: tuple[str, ...]
+) -> None:
+    assert platform(*earlier)[0] == 0
+    for _ in range(2):
+        out = started(platform)
+        assert "Demo key" not in out
+        assert "up --demo` brings a small shop" in demo_row(out)
+        assert not has_source()
+        assert not (home / "demo").exists()
+        assert not (home / "demo.key").exists()
+    assert "a small shop is being written" in demo_row(started(platform, "--demo"))
+
+
+def test_a_first_start_that_was_killed_before_it_had_migrated_still_brings_the_demo(
+    platform: RunPlatform, home: Path
+) -> None:
+    home.mkdir()
+    (home / "platform.db").touch()
+    started(platform)
+    state = read_state(home)
+    assert state is not None
+    assert state.status is DemoStatus.BEGUN
+
+
+def test_no_demo_is_said_nothing_of_where_somebody_said_that_there_is_none(platform: RunPlatform) -> None:
+    assert demo_row(started(platform, "--no-demo")) == ""
