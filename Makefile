@@ -39,7 +39,7 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 	@set -o pipefail; $(INSTALL) -r requirements-dev.lock | $(PROGRESS)
 	@touch $@
 
-up: $(VENV)/runtime ## start the platform with demo data; ARGS="--api-port 8001" passes options on
+up: $(VENV)/runtime ## start the platform, with demo data where it creates an embedded database; ARGS="--api-port 8001" passes options on
 	$(BIN)/platform up $(ARGS)
 
 test: $(VENV)/dev ## all tests that this machine can run; ARGS="-k name" passes options on
