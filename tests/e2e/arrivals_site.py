@@ -1,11 +1,13 @@
 """Table arrival on a running platform: models, the tables that they read, arrivals, and what became of them."""
 
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,6 +18,7 @@ from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.store.engine import open_engine, read, transact
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_kpi_value
+from platform_defs.store.tables.work import work
 from tests import loopback
 from tests.arrivals.world import logged_tasks
 from tests.e2e.warm import Warm
@@ -23,6 +26,12 @@ from tests.waiting import PATIENCE_S, until
 
 PATH = "/api/open/kpi/srcTableComplete"
 OP = "20251219"
+# how long a held query waits if nobody ends it
+LONGEST_S = 600
+# for `paced` on SQLite: some seconds of processor time
+BUSY = 15
+# processor time that no run needs before its query
+BUSY_S = 4.0
 
 
 @dataclass
@@ -113,14 +122,30 @@ class Site:
         return f"SUM(amount) + (WITH RECURSIVE n(i) AS ({rows}) SELECT 0 * MAX(i) FROM n)"  # noqa: S608
 
     @property
-    def slow(self) -> str:
-        """An expression that takes a second or so."""
+    def held(self) -> str:
+        """An expression that does not end while the test is `holding`."""
         if self.engine.dialect.name == "mysql":
-            return "SUM(amount) + SUM(SLEEP(0.4))"
-        return (
-            "SUM(amount) + (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000)"
-            " SELECT 0 * MAX(i) FROM n)"
-        )
+            lock = f"'{self.name('HOLD')}'"
+            return f"SUM(amount) + 0 * SUM(GET_LOCK({lock}, {LONGEST_S}) + RELEASE_LOCK({lock}))"
+        return self.paced
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """On SQLite nobody can hold a query that reads: there it takes far more processor time than a request."""
+        if self.engine.dialect.name == "mysql":
+            lock = {"name": self.name("HOLD")}
+            with self.engine.connect() as connection:
+                assert connection.scalar(text("SELECT GET_LOCK(:name, 0)"), lock) == 1
+                try:
+                    yield
+                finally:
+                    connection.execute(text("SELECT RELEASE_LOCK(:name)"), lock)
+            return
+        self.pace(BUSY)
+        try:
+            yield
+        finally:
+            self.pace(0)
 
     def values(self, model: str, op_time: str = OP) -> dict[str, float]:
         value = metrics_kpi_value.c
@@ -139,10 +164,42 @@ class Site:
 
         return until(f"{model} to be quiet", look)
 
+    def pid_of_run(self, run_id: str) -> int:
+        """The process of a run, whichever row of work it belongs to."""
+
+        def look() -> int | None:
+            query = select(work.c.pid).where(work.c.run_id == run_id)
+            return read(self.engine, lambda connection: connection.execute(query).scalar_one_or_none())
+
+        return int(until("the run to have a process", look) or 0)
+
+    def until_querying(self, model: str) -> Any:
+        """The newest task, once its query with the expression `paced` has read how long it is to take."""
+        task: Any = until("the run to begin", lambda: (log := self.log(model)) and log[-1].versions and log[-1])
+        if self.engine.dialect.name == "mysql":
+            until("the query to sleep", lambda: "User sleep" in self.queries_of(task).values())
+        else:
+            pid = self.pid_of_run(task.run_id)
+            until("the query to use the processor", lambda: _processor_seconds(pid) > BUSY_S)
+        return task
+
+    def queries_of(self, task: Any) -> dict[str, str]:
+        """Statements of a task that the server executes now, with what it does; SQLite has none outside the process."""
+        if self.engine.dialect.name != "mysql":
+            return {}
+        shown = read(self.engine, lambda connection: connection.execute(text("SHOW FULL PROCESSLIST")).mappings().all())
+        statements = {str(row["Info"]): str(row["State"]) for row in shown}
+        return {said: at for said, at in statements.items() if f"platform task {task.id} run {task.run_id}" in said}
+
     def arrivals(self) -> dict[str, datetime]:
         log = metrics_etl_log.c
         query = select(log.table_name, log.arrival_time).where(log.table_name.like(f"%{self.mark}"))
         return {row.table_name: row.arrival_time for row in read(self.engine, lambda c: c.execute(query).all())}
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

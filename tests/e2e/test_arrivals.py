@@ -68,13 +68,14 @@ def test_a_failing_model_says_why_and_does_not_touch_its_neighbour(site: Site) -
 
 
 def test_what_outlasts_the_wait_is_running_and_what_comes_meanwhile_is_skipped_and_covered(site: Site) -> None:
-    site.load({"id": "slow", "tables": ["A"], "expression": site.slow})
+    site.load({"id": "slow", "tables": ["A"], "expression": site.held})
     running = {"modelId": site.name("slow"), "opTime": OP, "status": "RUNNING"}
-    answer = site.post("A", wait=0)["triggeredModels"]
-    assert answer == [running | {"taskId": site.log("slow")[0].id}]
-    until("the run to have read its tables", lambda: site.log("slow")[0].versions)
-    skipped = running | {"status": "SKIPPED", "message": IN_PROGRESS}
-    assert site.post("A")["triggeredModels"] == [skipped]
+    with site.holding():
+        answer = site.post("A", wait=0)["triggeredModels"]
+        assert answer == [running | {"taskId": site.log("slow")[0].id}]
+        until("the run to have read its tables", lambda: site.log("slow")[0].versions)
+        skipped = running | {"status": "SKIPPED", "message": IN_PROGRESS}
+        assert site.post("A")["triggeredModels"] == [skipped]
     log = site.until_quiet("slow")
     assert [(task.status, task.trigger_code) for task in log] == [("SUCCESS", "ARRIVAL"), ("SUCCESS", "AGAIN")]
     assert log[-1].versions == {table: at.isoformat() for table, at in site.arrivals().items()}
@@ -134,10 +135,10 @@ def test_forty_requests_from_two_processes_never_execute_side_by_side(site: Site
 
 
 def test_an_api_process_that_is_killed_while_its_models_run_loses_nothing(site: Site, tmp_path: Path) -> None:
-    site.load({"id": "slow", "tables": ["A"], "expression": site.slow})
+    site.load({"id": "slow", "tables": ["A"], "expression": site.held})
     doomed = Serving(site.platform.environment, tmp_path)
     try:
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(1) as pool, site.holding():
             answer = pool.submit(site.post, "A", api=doomed.url)
             until("the arrival to be recorded", lambda: site.log("slow"))
             doomed.kill()
@@ -149,10 +150,12 @@ def test_an_api_process_that_is_killed_while_its_models_run_loses_nothing(site: 
 
 
 def test_a_run_whose_process_is_killed_is_made_again_and_every_arrival_is_covered(site: Site) -> None:
-    site.load({"id": "slow", "tables": ["A"], "expression": site.slow})
+    site.load({"id": "slow", "tables": ["A"], "expression": site.paced})
+    site.pace(600)
     assert site.post("A", wait=0)["triggeredModels"][0]["status"] == "RUNNING"
-    until("the run to have read its tables", lambda: site.log("slow")[0].versions)
+    site.until_querying("slow")
     assert site.post("A")["triggeredModels"][0]["status"] == "SKIPPED"
+    site.pace(0)
     os.kill(work_of(site.engine, site.log("slow")[0]).pid, signal.SIGKILL)
     log = until(
         "another run to succeed",
@@ -164,19 +167,21 @@ def test_a_run_whose_process_is_killed_is_made_again_and_every_arrival_is_covere
 
 
 def test_whoever_waits_for_a_run_that_is_killed_is_answered_by_the_one_after_it(site: Site) -> None:
-    site.load({"id": "slow", "tables": ["A"], "expression": site.slow})
+    site.load({"id": "slow", "tables": ["A"], "expression": site.paced})
+    site.pace(600)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(site.post, "A")
-        until("the run to have read its tables", lambda: (log := site.log("slow")) and log[0].versions)
+        site.until_querying("slow")
+        site.pace(0)
         os.kill(work_of(site.engine, site.log("slow")[0]).pid, signal.SIGKILL)
         assert answer.result()["triggeredModels"][0]["status"] == "SUCCESS"
     assert [task.status for task in site.log("slow")] == ["FAILED", "SUCCESS"]
 
 
 def test_a_stopping_api_answers_running_instead_of_failing(site: Site, tmp_path: Path) -> None:
-    site.load({"id": "slow", "tables": ["A"], "expression": site.slow})
+    site.load({"id": "slow", "tables": ["A"], "expression": site.held})
     stopping = Serving(site.platform.environment, tmp_path)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, site.holding():
         answer = pool.submit(site.post, "A", api=stopping.url)
         until("the arrival to be recorded", lambda: site.log("slow"))
         stopping.stop()
