@@ -60,7 +60,12 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         from platform_defs.demo.guide import platform_command
         from platform_defs.demo.start import demo_of_start, offer_guide
         from platform_defs.store.migrate import known_revisions
-        from platform_defs.supervisor.demo import ensure_demo_key, kept_demo_key, prepare_demo_source
+        from platform_defs.supervisor.demo import (
+            ensure_demo_key,
+            kept_demo_key,
+            prepare_demo_source,
+            why_tenant_is_taken,
+        )
         from platform_defs.supervisor.output import Output
         from platform_defs.supervisor.supervisor import Supervisor
         from platform_defs.upgrade import upgrade_stores
@@ -68,9 +73,10 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         stores = upgrade_stores(settings)
         if stores.created:
             click.echo(f"created database {settings.database_url.database}")
-        # Also where an earlier start was killed before it had migrated the file that it had created.
-        shop = demo_of_start(settings, asked=demo, is_new=stores.applied == known_revisions())
+        # also where an earlier start was killed before it had migrated the file that it had created
+        is_new = stores.applied == known_revisions()
         with open_database(settings, pool_size=1) as engine:
+            shop = demo_of_start(settings, asked=demo, is_new=is_new, taken=why_tenant_is_taken(engine))
             key = ensure_demo_key(engine, settings.home) if shop.wanted else None
             source = prepare_demo_source(engine, settings.home, short_day=shop.short_day) if shop.wanted else None
         dagster_instance.prepare(settings, on_created=lambda name: click.echo(f"created database {name}"))

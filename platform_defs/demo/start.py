@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from platform_defs.demo.doors import running_platform
 from platform_defs.demo.guide import guide_lines, platform_command
 from platform_defs.demo.lineage import ARRIVALS_NAMESPACE
-from platform_defs.demo.state import DemoState, DemoStatus, begin, read_state, shop_file
+from platform_defs.demo.state import DemoError, DemoState, DemoStatus, begin, forget_begun, read_state, shop_file
 from platform_defs.demo.story import SOURCE
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
@@ -44,15 +44,21 @@ class DemoOfStart:
         return self.state.born.date() - timedelta(days=SHORT_DAYS_BEFORE)
 
 
-def demo_of_start(settings: Settings, *, asked: bool | None, is_new: bool) -> DemoOfStart:
-    """`asked` is what the operator said, if anything; `is_new` says that this start has created the database."""
+def demo_of_start(settings: Settings, *, asked: bool | None, is_new: bool, taken: str | None) -> DemoOfStart:
+    """`asked` is what the operator said, if anything; `is_new` says that this start has created the database.
+
+    `taken` says what is on record where the demo's tenant would be: there is no demo then, also if it is asked for.
+    """
     embedded = not settings.db_url
-    state = begin(settings.home, asked=asked, embedded=embedded, is_new=is_new)
+    if taken is not None:
+        forget_begun(settings.home)
+        if asked:
+            raise DemoError(f"{taken}; `platform up --no-demo` starts without it")
+    state = begin(settings.home, asked=asked, embedded=embedded, is_new=is_new) if taken is None else None
     known = read_state(settings.home)
-    if known is None and embedded and asked is None:
-        return DemoOfStart(note=f"none; `{platform_command(settings)} up --demo` brings a small shop to look at")
     if known is None or known.status is DemoStatus.REMOVED:
-        return DemoOfStart()
+        expected = embedded and asked is None and known is None
+        return DemoOfStart(note=_why_none(settings, taken) if expected else None)
     # also without --demo: what the demo left in the database still refers to them
     allowed = [*filter(None, [settings.webhook_allow]), f"{DEMO_WEBHOOKS}/32"]
     variables = {
@@ -62,6 +68,12 @@ def demo_of_start(settings: Settings, *, asked: bool | None, is_new: bool) -> De
         "PLATFORM_ARRIVALS_NAMESPACE": settings.arrivals_namespace or ARRIVALS_NAMESPACE,
     }
     return DemoOfStart(state, variables)
+
+
+def _why_none(settings: Settings, taken: str | None) -> str:
+    if taken is not None:
+        return f"none, because {taken}"
+    return f"none; `{platform_command(settings)} up --demo` brings a small shop to look at"
 
 
 def offer_guide(settings: Settings, output: Output, code: int) -> None:

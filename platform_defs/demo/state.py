@@ -95,6 +95,13 @@ def begin(home: Path, *, asked: bool | None, embedded: bool, is_new: bool) -> De
     return known
 
 
+def forget_begun(home: Path) -> None:
+    """Forgets a demo of which nothing could be written, because its tenant is somebody else's."""
+    known = read_state(home)
+    if known is not None and known.status is DemoStatus.BEGUN:
+        _path(home).unlink()
+
+
 @contextmanager
 def exclusive(home: Path) -> Iterator[None]:
     """Held while the demo is written or removed; raises if somebody else does either."""

@@ -3,12 +3,15 @@
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from platform_defs.demo.state import DemoStatus, read_state
+from platform_defs.access.tenants import Tenant, name_tenants
+from platform_defs.demo.state import DemoState, DemoStatus, read_state, write_state
+from platform_defs.store.engine import open_engine, transact
 from platform_defs.supervisor import supervisor
 from platform_defs.supervisor.child import ChildSpec
 from platform_defs.supervisor.ports import find_free_port
@@ -99,6 +102,54 @@ def test_a_first_start_that_was_killed_before_it_had_migrated_still_brings_the_d
     state = read_state(home)
     assert state is not None
     assert state.status is DemoStatus.BEGUN
+
+
+OTHERS = [("1", "acme", "Acme"), ("1", "demo", "My shop"), ("5", "demo", "My shop")]
+
+
+@pytest.mark.parametrize("tenant", OTHERS)
+@pytest.mark.parametrize("begun", [False, True])
+def test_where_the_demos_tenant_is_somebody_elses_a_plain_start_goes_without_and_says_so(
+    platform: RunPlatform, home: Path, tenant: tuple[str, ...], begun: bool
+) -> None:
+    given_away(platform, home, tenant, begun=begun)
+    for _ in range(2):
+        said = demo_row(started(platform))
+        assert f"none, because tenant {tenant[0]} is on record as '{tenant[1]}' ({tenant[2]})" in said
+        assert not has_source()
+        assert read_state(home) is None
+
+
+@pytest.mark.parametrize("tenant", OTHERS)
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_demo_that_is_asked_for_where_its_tenant_is_somebody_elses_is_refused_in_one_line(
+    platform: RunPlatform, home: Path, tenant: tuple[str, ...], begun: bool
+) -> None:
+    given_away(platform, home, tenant, begun=begun)
+    code, out, err = platform("up", "--demo")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert f"tenant {tenant[0]} is on record as '{tenant[1]}'" in err
+    assert "`platform up --no-demo` starts without it" in err
+    assert read_state(home) is None
+    assert demo_row(started(platform, "--no-demo")) == ""
+
+
+def test_the_demos_tenant_stays_its_own_when_a_lineage_event_has_given_it_another_name(
+    platform: RunPlatform, home: Path
+) -> None:
+    started(platform)
+    engine = open_engine(f"sqlite:///{home}/platform.db")
+    transact(engine, lambda connection: name_tenants(connection, [Tenant(1, "demo", "The shop", "2026-11-17")]))
+    engine.dispose()
+    assert "a small shop is being written" in demo_row(started(platform))
+
+
+def given_away(platform: RunPlatform, home: Path, tenant: tuple[str, ...], *, begun: bool) -> None:
+    """`begun` as an earlier release left it, which could not start here any more."""
+    assert platform("db", "upgrade")[0] == 0
+    assert platform("tenants", "add", *tenant)[0] == 0
+    if begun:
+        write_state(home, DemoState(DemoStatus.BEGUN, datetime(2026, 11, 17, 12, tzinfo=UTC)))
 
 
 def test_no_demo_is_said_nothing_of_where_somebody_said_that_there_is_none(platform: RunPlatform) -> None:

@@ -53,7 +53,7 @@ def test_a_demo_comes_with_a_new_embedded_store_until_it_is_removed_or_if_it_is_
 
 
 def test_processes_are_told_of_the_shop_and_of_its_webhooks_as_an_operator_would_tell_them(tmp_path: Path) -> None:
-    shop = demo_of_start(Settings(home=tmp_path, webhook_allow="10.0.0.0/8"), asked=None, is_new=True)
+    shop = demo_of_start(Settings(home=tmp_path, webhook_allow="10.0.0.0/8"), asked=None, is_new=True, taken=None)
     assert shop.variables == {
         "PLATFORM_SOURCE_DEMO_SHOP_URL": f"sqlite:///{tmp_path}/demo/shop.db",
         "PLATFORM_WEBHOOK_ALLOW": "10.0.0.0/8,127.0.0.2/32",
@@ -63,13 +63,13 @@ def test_processes_are_told_of_the_shop_and_of_its_webhooks_as_an_operator_would
     assert shop.short_day is not None
     written = DemoState(DemoStatus.WRITTEN, BORN)
     write_state(tmp_path, written)
-    again = demo_of_start(Settings(home=tmp_path), asked=False, is_new=False)
+    again = demo_of_start(Settings(home=tmp_path), asked=False, is_new=False, taken=None)
     assert (again.wanted, list(again.variables)) == (False, list(shop.variables)), "its models still refer to the shop"
-    assert demo_of_start(Settings(home=tmp_path), asked=None, is_new=False).short_day is None
+    assert demo_of_start(Settings(home=tmp_path), asked=None, is_new=False, taken=None).short_day is None
 
 
 def test_without_a_demo_nothing_is_allowed(tmp_path: Path) -> None:
-    assert demo_of_start(Settings(home=tmp_path, db_url=SERVER), asked=None, is_new=True).variables == {}
+    assert demo_of_start(Settings(home=tmp_path, db_url=SERVER), asked=None, is_new=True, taken=None).variables == {}
     assert not list(tmp_path.iterdir())
 
 
