@@ -1,19 +1,35 @@
 """What the UI shows of a check: nothing, if its asset was materialised since the check was evaluated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dagster import AssetCheckEvaluation, AssetCheckKey, DagsterInstance
+from dagster import AssetCheckEvaluation, AssetCheckKey, DagsterInstance, EventLogRecord
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 
-def shown_evaluation(instance: DagsterInstance, key: AssetCheckKey) -> AssetCheckEvaluation | None:
-    """The newest evaluation; None where there is none, or where Dagster hides it.
+def newest_evaluations(
+    instance: DagsterInstance, keys: Sequence[AssetCheckKey]
+) -> Mapping[AssetCheckKey, tuple[AssetCheckEvaluation, bool]]:
+    """The newest evaluation of each check that has one, and whether Dagster shows it."""
+    if not keys:
+        return {}
+    records = instance.get_asset_records([key.asset_key for key in keys])
+    made = {record.asset_entry.asset_key: record.asset_entry.last_materialization_record for record in records}
+    found = {}
+    for key, record in instance.event_log_storage.get_latest_asset_check_execution_by_key(keys).items():
+        # While a run evaluates the check, the record holds the plan and no evaluation.
+        if isinstance(record.evaluation, AssetCheckEvaluation):
+            found[key] = record.evaluation, _is_shown(record, record.evaluation, made.get(key.asset_key))
+    return found
 
-    Dagster compares the time of the newest materialisation with that at which the evaluation was stored, which may be
-    known to the second only: a check that failed just after a materialisation would look as if it had never run.
+
+def _is_shown(record: AssetCheckExecutionRecord, evaluation: AssetCheckEvaluation, made: EventLogRecord | None) -> bool:
+    """As Dagster decides it, in AssetCheckExecutionRecord.targets_latest_materialization.
+
+    Its last rule compares times, of which that of the evaluation may be known to the second only: a check that failed
+    just after a materialisation looks as if it had never run.
     """
-    keys: Sequence[AssetCheckKey] = [key]
-    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys).get(key)
-    if found is None or not isinstance(found.evaluation, AssetCheckEvaluation):
-        return None
-    made = instance.get_latest_materialization_event(key.asset_key)
-    return found.evaluation if made is None or made.timestamp < found.create_timestamp else None
+    if made is None or made.run_id == record.run_id:
+        return True
+    if evaluation.target_materialization_data is not None:
+        return evaluation.target_materialization_data.storage_id == made.storage_id
+    return made.timestamp < record.create_timestamp

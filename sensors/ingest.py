@@ -32,7 +32,7 @@ from assets.ingest.partitions import bucket_partitions
 from assets.ingest.reports import is_materialised, is_partition, materialization, partition_of
 from assets.ingest.retention import ingest_retention
 from assets.op_names import op_name
-from assets.shown_checks import shown_evaluation
+from assets.shown_checks import newest_evaluations
 from platform_defs.ingest.codes import Operation
 from platform_defs.ingest.cursors.catching_up import catch_up
 from platform_defs.ingest.cursors.operations import read_plan_cursor, read_watermark
@@ -268,18 +268,16 @@ def _report_completed(instance: DagsterInstance, engine: Engine, now: datetime) 
 
 def _report_checks(instance: DagsterInstance, engine: Engine, now: datetime) -> int:
     changed = 0
-    for operation in Operation:
-        for spec in _specs(engine, now, operation):
-            key, outcome = AssetCheckKey(asset_key(*_names(spec)), COMPLETE), check_outcome(engine, spec)
-            shown = _shown_outcome(instance, key)
-            if shown is None and not was_begun(engine, *_names(spec)):
-                continue
-            if shown != (outcome["passed"], outcome["description"]):
-                instance.report_runless_asset_event(AssetCheckEvaluation(key.asset_key, COMPLETE, **outcome))
-                changed += 1
+    specs = [spec for operation in Operation for spec in _specs(engine, now, operation)]
+    keys = [AssetCheckKey(asset_key(*_names(spec)), COMPLETE) for spec in specs]
+    newest = newest_evaluations(instance, keys)
+    for key, spec in zip(keys, specs, strict=True):
+        outcome = check_outcome(engine, spec)
+        evaluation, is_shown = newest.get(key, (None, False))
+        if evaluation is None and not was_begun(engine, *_names(spec)):
+            continue
+        told = None if evaluation is None else (evaluation.passed, evaluation.description)
+        if not is_shown or told != (outcome["passed"], outcome["description"]):
+            instance.report_runless_asset_event(AssetCheckEvaluation(key.asset_key, COMPLETE, **outcome))
+            changed += 1
     return changed
-
-
-def _shown_outcome(instance: DagsterInstance, key: AssetCheckKey) -> tuple[bool, str | None] | None:
-    shown = shown_evaluation(instance, key)
-    return None if shown is None else (shown.passed, shown.description)

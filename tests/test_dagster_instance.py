@@ -90,6 +90,17 @@ def test_a_partition_that_two_processes_add_at_once_is_there_once_and_neither_fa
 
 @pytest.mark.needs("mysql")
 @pytest.mark.parametrize("database_url", ["mysql"], indirect=True)
+def test_times_that_the_server_fills_in_are_utc_whatever_its_own_time_zone_is(settings: Settings) -> None:
+    url = settings.dagster_database_url
+    assert url is not None
+    with DagsterInstance.get() as instance:
+        instance.get_dynamic_partitions("opens a connection")
+        with _engine_of(url.render_as_string(hide_password=False)).connect() as connection:
+            assert connection.execute(text("SELECT @@session.time_zone")).scalar_one() == "+00:00"
+
+
+@pytest.mark.needs("mysql")
+@pytest.mark.parametrize("database_url", ["mysql"], indirect=True)
 def test_a_run_on_mysql_costs_no_handshakes(settings: Settings) -> None:
     url = settings.dagster_database_url
     assert url is not None

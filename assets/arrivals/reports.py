@@ -21,6 +21,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from assets.arrivals.names import model_key, table_key
+from assets.shown_checks import newest_evaluations
 from platform_defs.arrivals.checks import CheckOutcome, ShownCheck, is_news, needs_evaluation
 from platform_defs.arrivals.dagster_reports import (
     ArrivalReport,
@@ -77,7 +78,10 @@ def report_executions(instance: DagsterInstance, engine: Engine, since: datetime
 def report_checks(instance: DagsterInstance, name: str, outcomes: Mapping[str, CheckOutcome]) -> None:
     """Evaluates this check of the models anew where Dagster shows something else, and logs what changed."""
     keys = {model_id: AssetCheckKey(model_key(model_id), name) for model_id in outcomes}
-    shown = _shown_checks(instance, list(keys.values()))
+    shown = {
+        key: ShownCheck(evaluation.passed, evaluation.description, is_shown)
+        for key, (evaluation, is_shown) in newest_evaluations(instance, list(keys.values())).items()
+    }
     evaluations = []
     for model_id, key in keys.items():
         outcome = outcomes[model_id]
@@ -159,21 +163,3 @@ def _table_materializations(report: ArrivalReport) -> list[AssetMaterialization]
         AssetMaterialization(asset_key=table_key(dependency), partition=partition, metadata=metadata)
         for dependency in report.dependencies
     ]
-
-
-def _shown_checks(instance: DagsterInstance, keys: Sequence[AssetCheckKey]) -> dict[AssetCheckKey, ShownCheck]:
-    """The last evaluation of each check that has one."""
-    if not keys:
-        return {}
-    materialized = {
-        record.asset_entry.asset_key: record.asset_entry.last_materialization_record
-        for record in instance.get_asset_records([key.asset_key for key in keys])
-    }
-    shown = {}
-    for key, record in instance.event_log_storage.get_latest_asset_check_execution_by_key(keys).items():
-        evaluation, last = record.evaluation, materialized.get(key.asset_key)
-        # While a run evaluates the check, the record holds the plan and no evaluation.
-        if isinstance(evaluation, AssetCheckEvaluation):
-            is_current = last is None or last.timestamp < record.create_timestamp
-            shown[key] = ShownCheck(evaluation.passed, evaluation.description, is_current)
-    return shown

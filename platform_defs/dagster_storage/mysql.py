@@ -36,6 +36,8 @@ def _engine_of(url: str) -> Engine:
             "read_timeout": SOCKET_TIMEOUT_S,
             "write_timeout": SOCKET_TIMEOUT_S,
             "collation": "utf8mb4_bin",
+            # Dagster takes every time for UTC, also those that the server fills in by its own clock.
+            "time_zone": "+00:00",
         },
         pool_size=POOL_SIZE,
         max_overflow=OVERFLOW,
