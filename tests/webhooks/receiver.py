@@ -21,6 +21,7 @@ from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.deliveries import Delivery
 from platform_defs.webhooks.encryption import Encryption
 from platform_defs.webhooks.sender import Sender
+from tests.waiting import PATIENCE_S
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 SHANGHAI = ZoneInfo("Asia/Shanghai")
@@ -114,7 +115,7 @@ class Clock:
 
 @contextmanager
 def sending(engine: Engine, home: Path, **options: Any) -> Iterator[Sender]:
-    given = {"encryption": Encryption(home), "allow": LOOPBACK, "owner": "test"} | options
+    given = {"encryption": Encryption(home), "allow": LOOPBACK, "owner": "test", "attempt_s": PATIENCE_S} | options
     sender = Sender(engine, **given)
     try:
         yield sender
