@@ -6,7 +6,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from platform_defs.http_door.policy import Passage
+from platform_defs.http_door.policy import LONGEST_TIMEOUT_S, Passage
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
@@ -21,7 +21,7 @@ def test_a_request_names_the_platform_and_is_booked_in_its_database(
     monkeypatch.setenv("PLATFORM_HOME", str(tmp_path))
     engine = open_engine(Settings.load().database_url)
     migrate.upgrade(engine)
-    resource = HttpResource(contact="data@example.org", read_timeout_s=5)
+    resource = HttpResource(contact="data@example.org", read_timeout_s=LONGEST_TIMEOUT_S)
     with serving(answer(200, b"{}")) as source, resource.door() as door:
         request = httpx.Request("GET", source.url())
         exchange = door.send(request, Passage("works", timeouts=resource.timeouts))

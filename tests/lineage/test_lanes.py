@@ -21,15 +21,14 @@ from platform_defs.lineage.sink.sink import Sink
 from platform_defs.lineage.sink.store_health import StoreHealth
 from platform_defs.lineage.sink.symlinks import EventNames
 from platform_defs.lineage.version import Version
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-SOON_S = 120.0
 LIMITS = Limits(
     group_events=4,
     group_bytes=1000,
     group_facts=10 * WIDE_FACTS,
     linger_s=0,
-    deadline_s=SOON_S,
+    deadline_s=PATIENCE_S,
     queue_events=1000,
     queue_bytes=10**6,
 )
@@ -46,7 +45,7 @@ class Groups:
 
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
         self.groups.append([event.key.fingerprint for event in events])
-        self.free.wait(SOON_S)
+        self.free.wait(PATIENCE_S)
         return CommitResult()
 
     def flush(self) -> None: ...
@@ -77,11 +76,11 @@ def open_sink(*committers: Groups, limits: Limits = LIMITS, pace: Pace | None = 
 
 def submit(sink: Sink, *events: PreparedEvent) -> asyncio.Task[list[Answer]]:
     loop = asyncio.get_running_loop()
-    return asyncio.create_task(sink.submit(events, until=loop.time() + SOON_S))
+    return asyncio.create_task(sink.submit(events, until=loop.time() + PATIENCE_S))
 
 
 async def seen(committer: Groups, count: int) -> None:
-    await asyncio.to_thread(until, f"{count} groups", lambda: len(committer.groups) >= count, SOON_S)
+    await asyncio.to_thread(until, f"{count} groups", lambda: len(committer.groups) >= count)
 
 
 def test_tenants_take_turns() -> None:

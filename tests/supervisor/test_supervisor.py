@@ -103,7 +103,7 @@ def test_a_stop_leaves_no_process_and_restarts_none(start: Start, tmp_path: Path
     until_both_grandchildren(running)
     running.until_up()
     assert running.end(number) == 0
-    assert processes_of(tmp_path) == []
+    until("the end of all processes", lambda: not processes_of(tmp_path))
     assert not any("again" in line for line in running.lines)
 
 
@@ -161,7 +161,7 @@ def test_a_child_that_ignores_sigterm_is_killed_when_its_grace_ends(start: Start
     running.until_line("stubborn | hello")
     running.until_up()
     assert running.end() == 0
-    assert processes_of(tmp_path) == []
+    until("the end of all processes", lambda: not processes_of(tmp_path))
     running.until_line("stubborn does not stop; killing it")
 
 
@@ -170,7 +170,7 @@ def test_the_kill_of_a_child_that_loses_nothing_is_not_worth_a_line(start: Start
     running.until_line("stubborn | hello")
     running.until_up()
     assert running.end() == 0
-    assert processes_of(tmp_path) == []
+    until("the end of all processes", lambda: not processes_of(tmp_path))
     assert not any("does not stop" in line for line in running.lines)
 
 
@@ -181,7 +181,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_grace(start: Start, tmp_path: Pat
     running.process.send_signal(signal.SIGINT)
     running.until_line("stopping")
     assert running.end(signal.SIGINT) == 0
-    assert processes_of(tmp_path) == []
+    until("the end of all processes", lambda: not processes_of(tmp_path))
 
 
 def test_a_killed_supervisor_leaves_no_process(start: Start, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_child_that_cannot_start_ends_the_start_with_its_last_lines(start: Sta
     assert any("up   |     ModuleNotFoundError: No module named 'no_such_module'" in line for line in running.lines)
     assert running.lines[-1] == "platform: bad ended 3 times during the start (exit code 1)"
     assert list(tmp_path.iterdir()) == []
-    assert processes_of(tmp_path) == []
+    until("the end of all processes", lambda: not processes_of(tmp_path))
 
 
 def test_a_child_that_says_it_is_broken_ends_the_start(start: Start, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_child_that_says_it_is_broken_ends_the_start(start: Start, tmp_path: P
     running = start(child("ui", ready="state"))
     assert running.wait() == 1
     assert running.lines[-1] == "platform: ui: it says that it is broken"
-    assert processes_of(tmp_path) == []
+    until("the end of all processes", lambda: not processes_of(tmp_path))
 
 
 def test_a_start_that_takes_too_long_says_what_is_missing(start: Start, tmp_path: Path) -> None:
