@@ -99,7 +99,7 @@ start_server() {
     echo "$port" > "$SERVICES_DIR/$name/port"
     launch "$port"
     # until exec the process still carries the shell's command line
-    local deadline=$((SECONDS + 5)); until running_pid "$name" >/dev/null || [ $SECONDS -ge $deadline ]; do sleep 0.05; done
+    until running_pid "$name" >/dev/null || ! kill -0 "$(cat "$SERVICES_DIR/$name/pid")" 2>/dev/null; do sleep 0.05; done
   fi
   if ! wait_until_it_answers "$name" "$port" running_pid "$name"; then
     say "$name did not start on port $port; the end of $SERVICES_DIR/$name/log:"
