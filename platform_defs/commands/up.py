@@ -59,6 +59,7 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
         from platform_defs.connections import open_database
         from platform_defs.demo.guide import platform_command
         from platform_defs.demo.start import demo_of_start, offer_guide
+        from platform_defs.demo_source.registry import rest_demo_sources
         from platform_defs.store.migrate import known_revisions
         from platform_defs.supervisor.demo import (
             ensure_demo_key,
@@ -79,6 +80,8 @@ def command(api_port: int | None, ui_port: int | None, demo: bool | None) -> Non
             shop = demo_of_start(settings, asked=demo, is_new=is_new, taken=why_tenant_is_taken(engine))
             key = ensure_demo_key(engine, settings.home) if shop.wanted else None
             source = prepare_demo_source(engine, settings.home, short_day=shop.short_day) if shop.wanted else None
+            if shop.rests:
+                rest_demo_sources(engine)
         dagster_instance.prepare(settings, on_created=lambda name: click.echo(f"created database {name}"))
         code_port = find_free_port(LOOPBACK)
         workspace = dagster_instance.write_workspace(settings, LOOPBACK, code_port)

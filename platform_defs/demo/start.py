@@ -21,12 +21,14 @@ SHORT_DAYS_BEFORE = 4
 class DemoOfStart:
     """`variables` are settings of the processes: the shop's database and namespace, and the address of its webhooks.
 
-    `note` is what the start says of a demo that it does not have, None if nothing.
+    `rests` says that the home has a demo which this start goes without. `note` is what the start says of a demo that it
+    does not have, None if nothing.
     """
 
     state: DemoState | None = None
     variables: dict[str, str] = field(default_factory=dict)
     note: str | None = None
+    rests: bool = False
 
     @property
     def wanted(self) -> bool:
@@ -67,13 +69,21 @@ def demo_of_start(settings: Settings, *, asked: bool | None, is_new: bool, taken
         # An operator's own namespace counts; the shop's tables then are two assets each.
         "PLATFORM_ARRIVALS_NAMESPACE": settings.arrivals_namespace or ARRIVALS_NAMESPACE,
     }
-    return DemoOfStart(state, variables)
+    if state is not None:
+        return DemoOfStart(state, variables)
+    return DemoOfStart(None, variables, _why_it_rests(settings, taken), rests=True)
 
 
 def _why_none(settings: Settings, taken: str | None) -> str:
     if taken is not None:
         return f"none, because {taken}"
     return f"none; `{platform_command(settings)} up --demo` brings a small shop to look at"
+
+
+def _why_it_rests(settings: Settings, taken: str | None) -> str:
+    because = f", because {taken}" if taken is not None else ""
+    command = platform_command(settings)
+    return f"not started{because}: its sources rest, and `{command} demo remove` takes all of it away, also its key"
 
 
 def offer_guide(settings: Settings, output: Output, code: int) -> None:

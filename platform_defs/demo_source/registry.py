@@ -2,13 +2,15 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, func, select, update
 
 from platform_defs.ingest.registry.file import read_file
-from platform_defs.ingest.registry.loading import load
+from platform_defs.ingest.registry.loading import VERSION_COUNTER, load
 from platform_defs.ingest.registry.presets import read_preset
 from platform_defs.ingest.registry.sections import CONFIGURATIONS
-from platform_defs.store.engine import read
+from platform_defs.store.engine import read, transact
+from platform_defs.store.tables.registry import reg_provenance
+from platform_defs.work.definition_versions import bump
 
 DEMO_SOURCES = {"demo_pubmed": "pubmed", "demo_crossref": "crossref"}
 # How long before the first load the windows of the demo sources begin.
@@ -23,6 +25,17 @@ def load_demo_sources(engine: Engine, url: str, *, now: datetime) -> None:
         file = read_file(read_preset(preset), f"preset:{preset}")
         start = _first_window(engine, code, now)
         load(engine, file.with_changes(code=code, base_url=url, start=start, safety_lag=NO_LAG), now=now)
+
+
+def rest_demo_sources(engine: Engine) -> None:
+    """Where nobody answers at their address nothing is to be harvested from them, until they are loaded again."""
+    is_busy = (reg_provenance.c.provenance_code.in_(DEMO_SOURCES), reg_provenance.c.is_active)
+
+    def work(connection: Connection) -> None:
+        if connection.execute(update(reg_provenance).where(*is_busy).values(is_active=False)).rowcount:
+            bump(connection, VERSION_COUNTER)
+
+    transact(engine, work)
 
 
 def _first_window(engine: Engine, code: str, now: datetime) -> datetime:

@@ -1,5 +1,6 @@
 """`platform up` until its processes would be ready: on which homes it brings the demo, and what it says where not."""
 
+import json
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,13 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dagster import AssetKey, DagsterInstance, RunRequest, build_sensor_context
 
+from assets.ingest.names import asset_key
 from platform_defs.access.tenants import Tenant, name_tenants
 from platform_defs.demo.state import DemoState, DemoStatus, read_state, write_state
+from platform_defs.ingest.spec.compiler import compile_all
+from platform_defs.ingest.spec.model import Spec
 from platform_defs.store.engine import open_engine, transact
 from platform_defs.supervisor import supervisor
 from platform_defs.supervisor.child import ChildSpec
 from platform_defs.supervisor.ports import find_free_port
+from sensors.ingest import plan_due_windows
 from tests.commands.command_line import RunPlatform
 
 
@@ -150,6 +156,61 @@ def given_away(platform: RunPlatform, home: Path, tenant: tuple[str, ...], *, be
     assert platform("tenants", "add", *tenant)[0] == 0
     if begun:
         write_state(home, DemoState(DemoStatus.BEGUN, datetime(2026, 11, 17, 12, tzinfo=UTC)))
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_nothing_is_harvested_from_the_demo_while_its_source_does_not_run(
+    platform: RunPlatform, home: Path, written: bool
+) -> None:
+    started(platform)
+    if written:
+        write_state(home, DemoState(DemoStatus.WRITTEN, datetime(2026, 11, 17, 12, tzinfo=UTC)))
+    assets = specs_of_assets(home)
+    assert harvested(assets) == {"demo_crossref", "demo_pubmed"}
+    for _ in range(2):
+        said = demo_row(started(platform, "--no-demo"))
+        assert said.startswith("Demo        not started: its sources rest, and `")
+        assert said.endswith(" demo remove` takes all of it away, also its key")
+        assert not has_source()
+        assert demo_sources(platform) == {"demo_crossref": "inactive", "demo_pubmed": "inactive"}
+        assert not harvested(assets)
+        assert not specs_of_assets(home), "nor can anybody materialise their windows"
+    started(platform)
+    assert has_source()
+    assert demo_sources(platform) == {"demo_crossref": "active", "demo_pubmed": "active"}
+    assert harvested(assets) == {"demo_crossref", "demo_pubmed"}
+
+
+def test_a_demo_that_was_removed_leaves_nothing_to_say_of_it(platform: RunPlatform, home: Path) -> None:
+    started(platform)
+    assert platform("demo", "remove")[0] == 0
+    assert demo_row(started(platform)) == demo_row(started(platform, "--no-demo")) == ""
+    assert not has_source()
+
+
+def demo_sources(platform: RunPlatform) -> dict[str, str]:
+    listed = map(json.loads, platform("registry", "list", "--json")[1].splitlines())
+    return {one["code"]: one["state"] for one in listed if one["code"].startswith("demo_")}
+
+
+def specs_of_assets(home: Path) -> dict[AssetKey, Spec]:
+    """What the code location has been loaded with."""
+    engine = open_engine(f"sqlite:///{home}/platform.db")
+    try:
+        return {
+            asset_key(endpoint.provenance_code, endpoint.endpoint_name, operation): compiled.spec
+            for endpoint in compile_all(engine, datetime.now(UTC))
+            for operation, compiled in endpoint.specs.items()
+        }
+    finally:
+        engine.dispose()
+
+
+def harvested(assets: dict[AssetKey, Spec]) -> set[str]:
+    """The sources of which the planner requests windows."""
+    with DagsterInstance.ephemeral() as instance, build_sensor_context(instance=instance) as context:
+        found = [each for each in plan_due_windows(context, assets) if isinstance(each, RunRequest)]
+    return {key.path[1] for request in found for key in request.asset_selection or ()}
 
 
 def test_no_demo_is_said_nothing_of_where_somebody_said_that_there_is_none(platform: RunPlatform) -> None:
