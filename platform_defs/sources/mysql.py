@@ -21,18 +21,10 @@ from platform_defs.sources.transactions import (
     end_marked,
     rows_of_cursor,
 )
-from platform_defs.store.engine import open_engine
+from platform_defs.store.engine import MYSQL_CONTENTION, MYSQL_CROWDED, MYSQL_LOST, open_engine
 
-# What MySQL and MariaDB say while they are down, overloaded or busy. A timeout (3024, 1969) and the end of a query by
-# KILL (1317) are not among them.
-_TRANSIENT = frozenset(
-    {
-        *(1040, 1203, 1226),  # too many connections, of all users or of this one
-        *(1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169),  # shuts down, or lost the connection
-        *(1205, 1213),  # lock timeout, deadlock
-        *(2002, 2003, 2005, 2006, 2013, 2055),  # refused, or lost on our side
-    }
-)
+# A timeout (3024, 1969) and the end of a query by KILL (1317) are not among them.
+_TRANSIENT = MYSQL_CROWDED | MYSQL_LOST | MYSQL_CONTENTION
 
 
 @contextmanager

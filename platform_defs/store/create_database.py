@@ -7,14 +7,12 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError
 
 from platform_defs.errors import StoreError, one_line
-from platform_defs.store.engine import CONNECT_TIMEOUT_S
+from platform_defs.store.engine import CONNECT_TIMEOUT_S, is_refusal
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.types import collation as default_collation
 
 # a server answers "access denied" (1044) or "unknown database" (1049), depending on the rights of the user
 _UNKNOWN_DATABASE = (1044, 1049)
-# access denied, host not allowed, and no secure connection for the password
-_REFUSED = (1045, 1130, 1698, 2061)
 
 
 def ensure_database(url: URL, *, collation: str | None = None) -> bool:
@@ -59,7 +57,7 @@ def _exists(url: URL) -> bool:
         number = getattr(error.orig, "errno", None)
         if number in _UNKNOWN_DATABASE:
             return False
-        if number in _REFUSED:
+        if is_refusal(error):
             raise StoreError(f"the database server refuses {url.username or 'the user'}: {one_line(error)}") from error
         raise StoreUnavailable(f"the database server does not answer: {one_line(error)}") from error
     finally:

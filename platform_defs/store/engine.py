@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, ExceptionContext, make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DatabaseError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from platform_defs.errors import one_line
@@ -30,12 +30,22 @@ SQLITE_BUSY_TIMEOUT_S = 30
 ATTEMPTS = 5
 SQL_MODE = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_ENGINE_SUBSTITUTION"
 
-_MYSQL_CONTENTION = {1205, 1213}  # lock wait timeout, deadlock
-_MYSQL_LOST = {1053, 1077, 1079, 1152, 1927, 2002, 2003, 2006, 2013, 2055, 3169}
-# What MySQL calls errors of the statement, although it refuses every statement: the password or a right is wrong, the
-# database or a table is not there, the user has too many connections, the session may only read. The two above 2000 are
-# of the driver: it cannot log in by the server's method, as with a changed password on a connection without TLS.
-_MYSQL_REFUSES_ALL = {1044, 1045, 1049, 1142, 1143, 1146, 1203, 1226, 1370, 1792, 2059, 2061}
+# What MySQL and MariaDB say while they are busy, while they are away, and while they have no room for a connection.
+MYSQL_CONTENTION = frozenset({1205, 1213})  # lock wait timeout, deadlock
+MYSQL_LOST = frozenset(
+    {
+        *(1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169),  # shuts down, or lost the connection
+        *(2002, 2003, 2005, 2006, 2013, 2055),  # refused, or lost on our side
+    }
+)
+MYSQL_CROWDED = frozenset({1040, 1203, 1226})  # too many connections, of all users or of this one
+# What the driver calls an error of the statement, although an operator must mend something: the password or a right is
+# wrong, the database or a table is not there, the session may only read. Those above 2000 are of the driver itself: it
+# cannot agree with the server on TLS or on a way to log in, as with a changed password on a connection without TLS.
+_MYSQL_REFUSES = MYSQL_CROWDED | {1044, 1045, 1049, 1142, 1143, 1146, 1370, 1698, 1792, 2026, 2059, 2061}
+# What is an error of the statement or of a value in it, although MySQL calls it a general error: collations that do not
+# match, text in another encoding, no value or a wrong one for a column, a constraint that is not kept.
+_MYSQL_MISTAKES = {1093, 1267, 1270, 1271, 1300, 1364, 1366, 1390, 1411, 3819, 3988}
 _READ_ONLY = "platform_read_only"
 _AUTOCOMMIT = "platform_autocommit"
 _SQLITE_BUSY = "platform_sqlite_busy"
@@ -131,12 +141,29 @@ def is_transient(error: BaseException) -> bool:
         return False
     if isinstance(error.orig, sqlite3.OperationalError):
         return "locked" in str(error.orig) or "busy" in str(error.orig)
-    return error.connection_invalidated or _errno(error) in _MYSQL_CONTENTION | _MYSQL_LOST
+    return error.connection_invalidated or _errno(error) in MYSQL_CONTENTION | MYSQL_LOST
 
 
-def refuses_everything(error: BaseException) -> bool:
-    """Whether the server would refuse any other statement too, until somebody mends its rights, tables or settings."""
-    return isinstance(error, DBAPIError) and _errno(error) in _MYSQL_REFUSES_ALL
+def is_unavailable(error: BaseException) -> bool:
+    """Whether the database is the reason and not the statement: once it is mended, the same statement succeeds.
+
+    It does not answer, is busy, or refuses (`is_refusal`). The caller is asked to try again, and not told of a defect.
+    """
+    return isinstance(error, StoreUnavailable) or is_transient(error) or is_refusal(error)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the database answers, but does not do what it should until somebody mends a password, a right, a disk, …
+
+    MySQL has too many such errors to list them: what is listed are those that the driver takes for others.
+    """
+    if not isinstance(error, DBAPIError) or is_transient(error):
+        return False
+    if _errno(error) in _MYSQL_REFUSES:
+        return True
+    if isinstance(error, DataError | IntegrityError | ProgrammingError) or _is_mistake(error):
+        return False
+    return isinstance(error, DatabaseError)
 
 
 def _attempt(
@@ -164,12 +191,19 @@ def _attempt(
 
 def _is_lost(error: DBAPIError | PoolTimeout) -> bool:
     """Whether a transient error means that the database does not answer; else another transaction is in the way."""
-    return not isinstance(error, DBAPIError) or _errno(error) not in _MYSQL_CONTENTION
+    return not isinstance(error, DBAPIError) or _errno(error) not in MYSQL_CONTENTION
 
 
 def _errno(error: DBAPIError) -> int | None:
     number = getattr(error.orig, "errno", None)
     return number if isinstance(number, int) else None
+
+
+def _is_mistake(error: DBAPIError) -> bool:
+    """Whether a general error of the server is one of the statement. A table that is not there is none, as on MySQL."""
+    if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
+        return "no such table" not in str(error.orig)
+    return _is_packet_too_large(error) or _errno(error) in _MYSQL_MISTAKES
 
 
 def _is_packet_too_large(error: DBAPIError) -> bool:
@@ -183,7 +217,7 @@ def _raise_if_too_large(engine: Engine, error: DBAPIError | PoolTimeout) -> None
     if _is_packet_too_large(error):
         raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet: {one_line(error)}") from error
     limit = engine.dialect.__dict__.get("platform_packet_limit")
-    if limit and _errno(error) in _MYSQL_LOST and _count_bytes(error.params) + len(error.statement or "") > limit:
+    if limit and _errno(error) in MYSQL_LOST and _count_bytes(error.params) + len(error.statement or "") > limit:
         raise PacketTooLarge(f"a statement exceeds the server's max_allowed_packet of {limit} bytes") from error
 
 

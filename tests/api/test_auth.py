@@ -3,12 +3,15 @@
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from mysql.connector import ProgrammingError as AccessDenied
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.exc import ProgrammingError
 
 from platform_defs.access import authenticator
 from platform_defs.access.authenticator import Authenticator
@@ -116,14 +119,22 @@ def test_while_the_database_is_silent_one_caller_waits_for_it_and_the_next_are_5
     assert len(silent) == 1
 
 
-def test_a_database_that_refuses_connections_is_asked_once_in_a_while_and_not_by_each_caller(
-    api: Api, key: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (StoreUnavailable("no connection"), "does not answer"),
+        (ProgrammingError("SELECT 1", None, AccessDenied("wrong password", 1045)), "refuses what it is asked"),
+    ],
+    ids=["away", "refuses"],
+)
+def test_a_database_without_an_answer_is_asked_once_in_a_while_and_every_caller_reads_why(
+    api: Api, key: str, monkeypatch: pytest.MonkeyPatch, error: Exception, trouble: str
 ) -> None:
     asked: list[str] = []
 
     def refuse(engine: Engine, public_id: str) -> StoredKey | None:
         asked.append(public_id)
-        raise StoreUnavailable("no connection")
+        raise error
 
     monkeypatch.setattr(auth, "SILENCE_S", PATIENCE_S)
     monkeypatch.setattr(auth, "HOLD_S", 0.0)
@@ -131,36 +142,87 @@ def test_a_database_that_refuses_connections_is_asked_once_in_a_while_and_not_by
     for _ in range(3):
         answer = post(api, Authorization=key)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-        assert answer.json()["message"] == "the database does not answer; try again"
+        assert answer.json()["message"] == f"the database {trouble}; try again"
     assert len(asked) == 1
 
 
-@pytest.mark.needs("mysql")
-def test_a_database_that_lets_nobody_in_any_more_is_503_as_one_that_does_not_answer(
-    migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(auth, "HOLD_S", 0.0)
-    url, user = migrated["mysql"].url, f"user_{uuid.uuid4().hex[:12]}"
+@contextmanager
+def user_of(database: Engine) -> Iterator[tuple[str, Engine, Connection]]:
+    """A user of the server: its name, an engine that logs in as it, and a connection of the administrator."""
+    user = f"user_{uuid.uuid4().hex[:12]}"
     server = create_engine(server_url("mysql"), connect_args={"collation": "utf8mb4_bin"}, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
         connection.execute(text(f"CREATE USER {user} IDENTIFIED WITH caching_sha2_password BY ''"))
+        of_user = open_engine(database.url.set(username=user, password=""))
         try:
-            connection.execute(text(f"GRANT ALL ON {url.database}.* TO {user}"))
-            of_user = open_engine(url.set(username=user, password=""))
-            known, unknown = (issue_key(of_user, name, ALL_SCOPES) for name in ("known", "unknown"))
-            with serve_api(of_user) as api:
-                assert post(api, Authorization=known).status_code == 400
-                connection.execute(text(f"ALTER USER {user} IDENTIFIED WITH caching_sha2_password BY 'another'"))
-                of_user.dispose()
-                answer = post(api, Authorization=unknown)
-                assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-                assert answer.json()["message"] == "the database refuses what it is asked; try again"
-                connection.execute(text(f"ALTER USER {user} IDENTIFIED WITH caching_sha2_password BY ''"))
-                until("the key to be accepted", lambda: post(api, Authorization=unknown).status_code == 400)
-            of_user.dispose()
+            yield user, of_user, connection
         finally:
+            of_user.dispose()
             connection.execute(text(f"DROP USER {user}"))
     server.dispose()
+
+
+@pytest.mark.needs("mysql")
+@pytest.mark.parametrize(
+    ("change", "undo"),
+    [
+        ("IDENTIFIED WITH caching_sha2_password BY 'another'", "IDENTIFIED WITH caching_sha2_password BY ''"),
+        ("ACCOUNT LOCK", "ACCOUNT UNLOCK"),
+        ("PASSWORD EXPIRE", "IDENTIFIED WITH caching_sha2_password BY ''"),
+    ],
+    ids=["password", "locked", "expired"],
+)
+def test_a_database_that_lets_nobody_in_any_more_is_503_as_one_that_does_not_answer(
+    migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch, change: str, undo: str
+) -> None:
+    monkeypatch.setattr(auth, "HOLD_S", 0.0)
+    with user_of(migrated["mysql"]) as (user, of_user, administrator):
+        administrator.execute(text(f"GRANT ALL ON {of_user.url.database}.* TO {user}"))
+        known, unknown = (issue_key(of_user, name, ALL_SCOPES) for name in ("known", "unknown"))
+        with serve_api(of_user) as api:
+            assert post(api, Authorization=known).status_code == 400
+            administrator.execute(text(f"ALTER USER {user} {change}"))
+            of_user.dispose()
+            answer = post(api, Authorization=unknown)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+            assert answer.json()["message"] == "the database refuses what it is asked; try again"
+            administrator.execute(text(f"ALTER USER {user} {undo}"))
+            until("the key to be accepted", lambda: post(api, Authorization=unknown).status_code == 400)
+
+
+@pytest.mark.needs("mysql")
+def test_keys_do_not_wait_for_the_table_that_only_assertions_write_to(
+    migrated: dict[str, Engine], current: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "SILENCE_S", PATIENCE_S)
+    monkeypatch.setattr(auth, "HOLD_S", 0.0)
+    gateway = {"gateway_keys": current.setting, "gateway_issuer": ISSUER, "gateway_audience": AUDIENCE}
+    key = issue_key(migrated["mysql"], "reads", ALL_SCOPES)
+    with user_of(migrated["mysql"]) as (user, of_user, administrator):
+        administrator.execute(text(f"GRANT SELECT ON {of_user.url.database}.* TO {user}"))
+        with serve_api(of_user, **gateway) as api:
+            for _ in range(2):
+                answer = post(api, X_Gateway_Assertion=current.sign())
+                assert answer.status_code == 503
+                assert answer.json()["message"] == "the database refuses what it is asked; try again"
+            assert post(api, Authorization=key).status_code == 400
+
+
+def test_a_forged_assertion_does_not_keep_others_waiting_when_the_database_is_back(
+    behind_gateway: Api, current: SigningKey, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def away(engine: Engine, assertion: object) -> None:
+        raise StoreUnavailable("no connection")
+
+    monkeypatch.setattr(auth, "SILENCE_S", 0.0)
+    monkeypatch.setattr(auth, "HOLD_S", 0.0)
+    with monkeypatch.context() as outage:
+        outage.setattr(authenticator, "mark_used", away)
+        assert post(behind_gateway, X_Gateway_Assertion=current.sign()).status_code == 503
+    monkeypatch.setattr(auth, "SILENCE_S", PATIENCE_S)
+    forged = SigningKey("stranger", tmp_path).sign(kid=current.kid)
+    assert is_refused(post(behind_gateway, X_Gateway_Assertion=forged), 401, "signature")
+    assert post(behind_gateway, X_Gateway_Assertion=current.sign()).status_code == 400
 
 
 def test_a_key_that_was_good_a_moment_ago_is_so_while_the_database_is_silent(

@@ -4,11 +4,15 @@ import logging
 from typing import Annotated
 
 import httpx
+import mysql.connector
 import pytest
 from fastapi import Query
+from sqlalchemy import text
+from sqlalchemy.exc import DatabaseError
 
 from platform_defs.api.http import error_handlers
 from platform_defs.graph.errors import GraphUnavailable
+from platform_defs.store.engine import read
 from platform_defs.store.errors import StoreUnavailable
 from tests.api.serving import Api
 from tests.waiting import until
@@ -88,10 +92,14 @@ def test_an_unforeseen_error_is_500_with_the_request_id_and_without_detail(
     [
         (StoreUnavailable("mysql at 10.0.0.1 is gone"), "the database does not answer; try again"),
         (GraphUnavailable("neo4j at 10.0.0.1 is gone"), "the graph does not answer; try again"),
+        (
+            DatabaseError("INSERT", None, mysql.connector.DatabaseError("server is read-only", 1290)),
+            "the database refuses what it is asked; try again",
+        ),
     ],
-    ids=["database", "graph"],
+    ids=["database", "graph", "refusal"],
 )
-def test_a_store_that_does_not_answer_is_503_with_retry_after_and_named(
+def test_a_store_that_does_not_answer_or_refuses_is_503_with_retry_after_and_named(
     api: Api, error: Exception, message: str
 ) -> None:
     @api.app.get("/api/v1/down")
@@ -132,6 +140,16 @@ def test_an_outage_is_a_line_of_the_log_now_and_then_and_not_a_trace_for_each_re
         (number, "the database does not answer: it is gone") for number in (1, 5)
     ]
     assert not any(record.exc_info for record in said)
+    assert "does not answer or refuses" in said[0].getMessage()
+
+
+def test_a_mistake_in_a_statement_is_500_and_a_trace(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    @api.app.get("/api/v1/mistaken")
+    def mistaken() -> None:
+        read(api.engine, lambda connection: connection.execute(text("SELECT a_column_that_is_not_there")))
+
+    assert api.client.get("/api/v1/mistaken").status_code == 500
+    assert any(record.exc_info for record in caplog.records)
 
 
 def test_requests_of_probes_are_no_lines_of_the_log_unless_they_fail(

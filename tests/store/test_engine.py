@@ -2,14 +2,25 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Barrier
 
+import mysql.connector
 import pytest
+from mysql.connector.errors import get_mysql_exception
 from sqlalchemy import Connection, Engine, func, insert, select, text, update
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from platform_defs.store import engine as module
-from platform_defs.store.engine import Patience, open_engine, read, server_packet_limit, transact
+from platform_defs.store.engine import (
+    Patience,
+    is_refusal,
+    is_unavailable,
+    open_engine,
+    read,
+    server_packet_limit,
+    transact,
+)
 from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
 from platform_defs.store.tables.arrivals import metrics_etl_log
 from tests.waiting import PATIENCE_S
@@ -216,3 +227,74 @@ def test_the_driver_asks_the_server_nothing_beside_the_statements_of_a_transacti
 
     before, after = transact(engine, work)
     assert before == after
+
+
+def error_of_mysql(number: int, state: str) -> BaseException:
+    """What a statement raises when MySQL answers with this error; of the driver's own errors too."""
+    error = get_mysql_exception(number, "as the server says it", state)
+    return DBAPIError.instance("SELECT 1", None, error, mysql.connector.Error)
+
+
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [
+        *((1044, "42000"), (1045, "28000"), (1049, "42000"), (1698, "28000")),  # password, right, database
+        *((1142, "42000"), (1143, "42000"), (1146, "42S02"), (1370, "42000")),  # the right to a table, or the table
+        *((3118, "HY000"), (1820, "HY000"), (1862, "HY000")),  # the account is locked, its password has expired
+        *((1251, "08004"), (2026, "HY000"), (2059, "HY000"), (2061, "HY000"), (3159, "HY000")),  # no way to log in
+        *((1040, "08004"), (1203, "42000"), (1226, "42000"), (1135, "HY000")),  # too many connections
+        *((1129, "HY000"), (1130, "HY000")),  # the host
+        *((1290, "HY000"), (1792, "25006"), (1836, "HY000")),  # it only reads
+        *((1021, "HY000"), (1114, "HY000")),  # its disk is full
+    ],
+)
+def test_what_an_operator_must_mend_at_mysql_is_a_refusal_and_no_defect(number: int, state: str) -> None:
+    error = error_of_mysql(number, state)
+    assert is_refusal(error)
+    assert is_unavailable(error)
+
+
+@pytest.mark.parametrize(
+    ("number", "state"), [(1205, "HY000"), (1213, "40001"), (2003, "HY000"), (2005, "HY000"), (2013, "HY000")]
+)
+def test_a_mysql_that_is_busy_or_away_refuses_nothing(number: int, state: str) -> None:
+    error = error_of_mysql(number, state)
+    assert is_unavailable(error)
+    assert not is_refusal(error)
+
+
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [
+        *((1064, "42000"), (1054, "42S22"), (1062, "23000"), (1406, "22001")),
+        *((1364, "HY000"), (1366, "HY000"), (3819, "HY000"), (1267, "HY000")),  # MySQL says little of their kind
+    ],
+)
+def test_a_mistake_in_a_statement_for_mysql_is_a_defect(number: int, state: str) -> None:
+    assert not is_unavailable(error_of_mysql(number, state))
+
+
+def test_sqlite_tells_mistakes_in_a_statement_from_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+    def error_of(path: Path, *statements: str) -> BaseException:
+        engine = open_engine(f"sqlite:///{path}")
+        try:
+            with engine.connect() as connection:
+                for statement in statements:
+                    connection.execute(text(statement))
+        except DBAPIError as error:
+            return error
+        finally:
+            engine.dispose()
+        raise AssertionError("expected an error")
+
+    made = tmp_path / "some.db"
+    mistakes = [error_of(made, "no SQL"), error_of(made, "SELECT a"), error_of(made, "SELECT 1; SELECT 2")]
+    assert not any(map(is_unavailable, mistakes))
+    (tmp_path / "text.db").write_text("this is no database, and long enough to be taken for one" * 10)
+    refusals = [
+        error_of(tmp_path / "absent" / "some.db", "SELECT 1"),
+        error_of(tmp_path / "text.db", "SELECT 1"),
+        error_of(made, "SELECT * FROM absent"),
+        error_of(tmp_path / "full.db", "PRAGMA max_page_count = 1", "CREATE TABLE a (b)"),
+    ]
+    assert all(map(is_refusal, refusals))

@@ -9,7 +9,7 @@ from platform_defs.access.principal import Principal
 from platform_defs.api.arrivals.service import ArrivalService
 from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import JsonBody
-from platform_defs.api.http.errors import ApiError
+from platform_defs.api.http.errors import ApiError, store_down
 from platform_defs.arrivals.errors import IN_PROGRESS, NO_DEPENDENT_MODEL, InvalidArrival
 from platform_defs.arrivals.executions.task_log import Task, TaskStatus
 from platform_defs.arrivals.intake import ArrivalOutcome, parse_arrival
@@ -107,7 +107,7 @@ async def src_table_complete(
     try:
         outcome = await service.record(arrival)
     except TimeoutError:
-        raise ApiError(503, "the database does not answer; try again", headers={"Retry-After": "1"}) from None
+        raise store_down() from None
     ended = await service.wait_for_tasks(list(outcome.queued.values()), wait)
     if outcome.depended_on:
         service.report_soon()

@@ -9,16 +9,14 @@ from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter
 from fastapi import Request
-from sqlalchemy.exc import DBAPIError
 from starlette.datastructures import Headers
 
 from platform_defs.access.authenticator import KEY_CACHE_OUTAGE_S, Authenticator
 from platform_defs.access.errors import KeyRefused, Unauthenticated
 from platform_defs.access.principal import OPEN_PRINCIPAL, Principal
-from platform_defs.api.http.errors import ApiError
+from platform_defs.api.http.errors import ApiError, store_down
 from platform_defs.api.http.threads import run_in_thread
-from platform_defs.store.engine import is_transient, refuses_everything
-from platform_defs.store.errors import StoreUnavailable
+from platform_defs.store.engine import is_refusal, is_unavailable
 
 # Common lineage clients give up after 5 s: a caller must learn sooner that the database does not answer.
 LOOKUP_TIMEOUT_S = 3.0
@@ -36,12 +34,45 @@ SECURITY_SCHEMES: Mapping[str, Any] = {
 }
 
 
-_NO_ANSWER = (TimeoutError, StoreUnavailable, DBAPIError)
+class Lookups:
+    """The lookups of one kind of credential, and why the last one got no answer, which the next callers are told too.
+
+    Keys and assertions have one each. An assertion is also written down, so that a full disk or the right to one table
+    may stop assertions alone, and callers with a key must not wait for them.
+    """
+
+    def __init__(self) -> None:
+        self._failed = False
+        self._refused = False
+        self._next_at = 0.0
+
+    @property
+    def are_paused(self) -> bool:
+        return self._failed and time.monotonic() < self._next_at
+
+    @property
+    def failure(self) -> ApiError:
+        return store_down(refuses=self._refused)
+
+    def begin(self) -> None:
+        """After a failure one caller tries again, and the others wait for what it finds."""
+        if self._failed:
+            self._next_at = time.monotonic() + LOOKUP_TIMEOUT_S + SILENCE_S
+
+    def fail(self, error: BaseException) -> None:
+        self._failed, self._refused, self._next_at = True, is_refusal(error), time.monotonic() + SILENCE_S
+
+    def succeed(self) -> None:
+        self._failed = False
+
+    def leave_to_next(self) -> None:
+        """The database may not have been asked at all: an assertion that is forged is refused before that."""
+        self._next_at = 0.0
 
 
 def _is_no_answer(error: BaseException) -> bool:
-    """Whether the database does not tell whose key it is, for now: it is away, busy, or refuses every statement."""
-    return not isinstance(error, DBAPIError) or is_transient(error) or refuses_everything(error)
+    """Whether the database does not tell whose key it is, for now."""
+    return isinstance(error, TimeoutError) or is_unavailable(error)
 
 
 class RequestAuthentication:
@@ -50,8 +81,7 @@ class RequestAuthentication:
     def __init__(self, authenticator: Authenticator | None) -> None:
         self._authenticator = authenticator
         self._limiter = CapacityLimiter(LOOKUP_THREADS)
-        self._database_silent = False
-        self._next_lookup_at = 0.0
+        self._of_keys, self._of_assertions = Lookups(), Lookups()
 
     async def authenticate(self, request: Request) -> Principal:
         authenticator = self._authenticator
@@ -64,17 +94,18 @@ class RequestAuthentication:
             if token is not None:
                 method, path = request.method, request.scope["raw_path"].decode("latin-1")
                 return await self._look_up(
-                    lambda: authenticator.authenticate_assertion(token, method=method, path=path)
+                    self._of_assertions,
+                    lambda: authenticator.authenticate_assertion(token, method=method, path=path),
                 )
             key = _key_from_headers(request.headers)
             known = authenticator.cached_principal(key)
-            if known is None and self._is_silent:
+            if known is None and self._of_keys.are_paused:
                 known = authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S)
             if known is not None:
                 return known
             try:
-                return await self._look_up(lambda: authenticator.authenticate_key(key))
-            except _NO_ANSWER as error:
+                return await self._look_up(self._of_keys, lambda: authenticator.authenticate_key(key))
+            except Exception as error:
                 if not _is_no_answer(error):
                     raise
                 known = authenticator.cached_principal(key, KEY_CACHE_OUTAGE_S)
@@ -84,31 +115,27 @@ class RequestAuthentication:
         except Unauthenticated as error:
             raise ApiError(401, str(error), headers=CHALLENGE) from None
         except TimeoutError:
-            raise ApiError(503, "the database does not answer; try again", headers={"Retry-After": "1"}) from None
+            raise store_down() from None
 
-    @property
-    def _is_silent(self) -> bool:
-        return self._database_silent and time.monotonic() < self._next_lookup_at
-
-    async def _look_up(self, lookup: Callable[[], Principal]) -> Principal:
-        """Runs the lookup in a thread; raises TimeoutError if the database does not answer, or did not a moment ago."""
-        if self._is_silent:
+    async def _look_up(self, lookups: Lookups, lookup: Callable[[], Principal]) -> Principal:
+        """Runs the lookup in a thread; raises why there is no answer, or was none a moment ago."""
+        if lookups.are_paused:
             await asyncio.sleep(HOLD_S)
-            if self._is_silent:
-                raise TimeoutError
-        if self._database_silent:
-            self._next_lookup_at = time.monotonic() + LOOKUP_TIMEOUT_S + SILENCE_S
+            if lookups.are_paused:
+                raise lookups.failure
+        lookups.begin()
         try:
             principal = await run_in_thread(lookup, seconds=LOOKUP_TIMEOUT_S, limiter=self._limiter)
-        except _NO_ANSWER as error:
-            if _is_no_answer(error):
-                self._database_silent = True
-                self._next_lookup_at = time.monotonic() + SILENCE_S
-            raise
         except KeyRefused:
-            self._database_silent = False
+            lookups.succeed()
             raise
-        self._database_silent = False
+        except Exception as error:
+            if _is_no_answer(error):
+                lookups.fail(error)
+            else:
+                lookups.leave_to_next()
+            raise
+        lookups.succeed()
         return principal
 
 

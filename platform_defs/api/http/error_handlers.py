@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from platform_defs.api.http.browser_page import page_without_key
-from platform_defs.api.http.errors import ApiError, ErrorResponses
+from platform_defs.api.http.errors import ApiError, ErrorResponses, store_down
 from platform_defs.errors import one_line
 from platform_defs.graph.errors import GraphUnavailable
-from platform_defs.store.engine import is_transient, refuses_everything
+from platform_defs.store.engine import is_refusal, is_unavailable
 from platform_defs.store.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ LOGGED_EVERY_S = 10.0
 
 
 class OutageLog:
-    """Requests that failed because a store does not answer, as few lines of the log."""
+    """Requests that failed because a store does not answer or refuses, as few lines of the log."""
 
     def __init__(self) -> None:
         self._failed = 0
@@ -35,7 +35,8 @@ class OutageLog:
     def add(self, error: Exception) -> None:
         self._failed += 1
         if time.monotonic() - self._logged_at >= LOGGED_EVERY_S:
-            log.warning("a store does not answer; requests refused with 503: %d: %s", self._failed, one_line(error))
+            message = "a store does not answer or refuses; requests refused with 503: %d: %s"
+            log.warning(message, self._failed, one_line(error))
             self._failed, self._logged_at = 0, time.monotonic()
 
 
@@ -65,13 +66,11 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter], errors: Error
         return errors.response(request.url.path, ApiError(400, "; ".join(problems)))
 
     async def on_store_unavailable(request: Request, error: Exception) -> Response:
-        if isinstance(error, DBAPIError) and not (is_transient(error) or refuses_everything(error)):
+        if isinstance(error, DBAPIError) and not is_unavailable(error):
             raise error  # a mistake in a statement: sending the request again would not help
         outage.add(error)
         store = "graph" if isinstance(error, GraphUnavailable) else "database"
-        trouble = "refuses what it is asked" if refuses_everything(error) else "does not answer"
-        failure = ApiError(503, f"the {store} {trouble}; try again", headers={"Retry-After": "1"})
-        return errors.response(request.url.path, failure)
+        return errors.response(request.url.path, store_down(store, refuses=is_refusal(error)))
 
     app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(HTTPException, on_http_exception)

@@ -27,6 +27,12 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
 
+def store_down(store: str = "database", *, refuses: bool = False) -> ApiError:
+    """The 503 while a store does not answer, or refuses because an operator must mend something there."""
+    trouble = "refuses what it is asked" if refuses else "does not answer"
+    return ApiError(503, f"the {store} {trouble}; try again", headers={"Retry-After": "1"})
+
+
 def status_name(status: int) -> str:
     """The name of a status in a body: `bad_request`, `unauthorized`, …"""
     if status in _NAMES:

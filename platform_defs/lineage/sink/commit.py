@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DatabaseError, DataError, DBAPIError, IntegrityError, ProgrammingError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DataError, IntegrityError
 
 from platform_defs.access.tenants import Tenant
 from platform_defs.errors import GraphError
@@ -29,8 +28,8 @@ from platform_defs.lineage.sink.symlinks import NameWatch
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuild_requests import TenantMarks
 from platform_defs.lineage.version import Version
-from platform_defs.store.engine import is_transient, refuses_everything, transact
-from platform_defs.store.errors import PacketTooLarge, StoreUnavailable
+from platform_defs.store.engine import is_unavailable, transact
+from platform_defs.store.errors import PacketTooLarge
 from platform_defs.store.metadata import now
 
 # A request has four seconds: a transaction is repeated once after a deadlock, then the client is asked to send again.
@@ -75,17 +74,10 @@ def is_caused_by_event(error: BaseException) -> bool:
 
 def is_store_unavailable(error: BaseException) -> bool:
     """Whether the store failed and not an event: the group is in order and may be sent again."""
-    if isinstance(error, StoreUnavailable | PoolTimeout):
-        return True
     if isinstance(error, GraphError):
         # Neo4j has too many errors of its own to list here: a full disk, a missing right, a database that is gone.
         return not is_caused_by_event(error)
-    if isinstance(error, DBAPIError):
-        caused_by_event = DataError | IntegrityError | ProgrammingError
-        if is_transient(error) or refuses_everything(error):
-            return True
-        return isinstance(error, DatabaseError) and not isinstance(error, caused_by_event)
-    return False
+    return is_unavailable(error)
 
 
 def _request_missed_rebuilds(engine: Engine, graph: Graph, pending: PendingWrites) -> frozenset[int]:
