@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import mysql.connector
 import pytest
+from sqlalchemy.exc import DatabaseError
 
-from platform_defs.graph.errors import GraphUnavailable
+from platform_defs.graph.errors import GraphAccessDenied, GraphUnavailable
 from platform_defs.lineage.sink import store_health
 from platform_defs.lineage.sink.answers import WARMING_UP, Answer
 from platform_defs.lineage.sink.store_health import DATABASE, GRAPH, StoreHealth
@@ -23,12 +25,13 @@ class Store:
 
     def __init__(self) -> None:
         self.away = False
+        self.error: Exception = ConnectionError()
         self.pings = 0
 
     def __call__(self) -> None:
         self.pings += 1
         if self.away:
-            raise ConnectionError
+            raise self.error
 
 
 class Stores:
@@ -59,6 +62,27 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 async def wait(health: StoreHealth) -> bool:
     return await health.wait_for_return(time.monotonic() + PATIENCE_S)
+
+
+def test_a_store_that_refuses_is_not_said_to_be_silent(stores: Stores) -> None:
+    async def work() -> None:
+        health = stores.health()
+        stores.database.away = stores.graph.away = True
+        stores.database.error = DatabaseError("SELECT 1", None, mysql.connector.DatabaseError("locked", 3118))
+        health.note_failure(stores.database.error)
+        assert health.refusal.message == "the database refuses what it is asked; send again later"
+        both = "the database refuses what it is asked and the graph does not answer; send again later"
+        await eventually(lambda: health.refusal.message == both)
+        stores.graph.error = GraphAccessDenied("wrong password")
+        both = "the database and the graph refuse what they are asked; send again later"
+        await eventually(lambda: health.refusal.message == both)
+        stores.database.error = ConnectionError()
+        both = "the graph refuses what it is asked and the database does not answer; send again later"
+        await eventually(lambda: health.refusal.message == both)
+        stores.database.away = stores.graph.away = False
+        await eventually(lambda: not health.is_away)
+
+    run(work())
 
 
 def test_a_lost_store_is_away_until_both_answer_a_ping_and_is_named(stores: Stores) -> None:

@@ -23,7 +23,7 @@ from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import IntakeResult
 from platform_defs.lineage.sink.answers import RATE_LIMITED, TOO_LATE, Answer, outcome_label, store_down
 from platform_defs.lineage.sink.commit import is_store_unavailable
-from platform_defs.lineage.sink.store_health import DATABASE
+from platform_defs.lineage.sink.store_health import DATABASE, is_refusal
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def _prepare(service: LineageService, principal: Principal, payload: Any) -> Int
     except (PlatformError, SQLAlchemyError) as error:
         if not is_store_unavailable(error):
             raise
-        return store_down([DATABASE])
+        return store_down([DATABASE], {DATABASE} if is_refusal(error) else set())
     if result.prepared.ahead:
         service.metrics.events_ahead.labels(str(result.prepared.tenant.id)).inc()
         log.warning(

@@ -1,6 +1,6 @@
 """What the sink answers for one event: accepted, refused, or not stored for now."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from sqlalchemy.exc import DataError, IntegrityError
@@ -38,10 +38,19 @@ TOO_SLOW = Answer(503, "unavailable", "a store takes too long for this event; se
 TOO_LATE = Answer(503, "unavailable", "the event could not be stored in time; send it again")
 
 
-def store_down(stores: Sequence[str] = ()) -> Answer:
-    """The answer while these stores are away."""
-    subject = " and ".join(stores) or "a store"
-    return Answer(503, "unavailable", f"{subject} {'do' if len(stores) > 1 else 'does'} not answer; send again later")
+def store_down(stores: Sequence[str] = (), refusing: Set[str] = frozenset()) -> Answer:
+    """The answer while these stores are away. Those that refuse everything need an operator, and not a network."""
+    troubles = [
+        *_trouble(
+            [name for name in stores if name in refusing], "refuses what it is asked", "refuse what they are asked"
+        ),
+        *_trouble([name for name in stores or ["a store"] if name not in refusing], "does not answer", "do not answer"),
+    ]
+    return Answer(503, "unavailable", f"{' and '.join(troubles)}; send again later")
+
+
+def _trouble(stores: Sequence[str], of_one: str, of_several: str) -> list[str]:
+    return [f"{' and '.join(stores)} {of_several if len(stores) > 1 else of_one}"] if stores else []
 
 
 def answer_for_error(error: Exception) -> Answer:

@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from platform_defs.errors import GraphError, one_line
+from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.lineage.sink.answers import WARMING_UP, Answer, store_down
 from platform_defs.lineage.sink.limits import Clock
 from platform_defs.lineage.sink.raw_events import EventKey
+from platform_defs.store import engine
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,11 @@ SLOW_PAUSE_S = 30.0
 MAX_SLOW_EVENTS = 1000
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Whether a store that is away for events answers, but lets the platform do nothing."""
+    return (isinstance(error, GraphError) and not isinstance(error, GraphUnavailable)) or engine.is_refusal(error)
+
+
 class StoreHealth:
     """Knows whether a store is away: from a write that fails or hangs until both stores answer a ping.
 
@@ -54,6 +61,8 @@ class StoreHealth:
         self._deadline_s = deadline_s
         self._is_warm = is_warm
         self._away: frozenset[str] = frozenset()
+        # of the stores that are away, those that answer, but with a refusal
+        self._refusing: frozenset[str] = frozenset()
         # for each write that hangs, the stores that answered no ping
         self._hanging: list[frozenset[str]] = []
         self._held = 0
@@ -68,7 +77,7 @@ class StoreHealth:
     def refusal(self) -> Answer:
         """Says what is away."""
         silent = self._away.union(*self._hanging)
-        return store_down(sorted(silent)) if silent or self._is_warm() else WARMING_UP
+        return store_down(sorted(silent), self._refusing) if silent or self._is_warm() else WARMING_UP
 
     def close(self) -> None:
         for store in self._stores.values():
@@ -76,9 +85,11 @@ class StoreHealth:
 
     def note_failure(self, error: Exception) -> None:
         """To be called when a write failed because a store is away: no event is taken until both stores answer."""
-        self._away |= {GRAPH if isinstance(error, GraphError) else DATABASE}
+        failed = {GRAPH if isinstance(error, GraphError) else DATABASE}
+        self._away |= failed
+        self._refusing = self._refusing | failed if is_refusal(error) else self._refusing - failed
         if self._waiting_for_answers is None or self._waiting_for_answers.done():
-            log.warning("%s: events are refused until it is back: %s", _names(self._away), one_line(error))
+            log.warning("%s: events are refused until it is back: %s", self._troubles(self._away), one_line(error))
             self._waiting_for_answers = asyncio.create_task(self._wait_for_answers())
 
     def note_success(self) -> None:
@@ -130,7 +141,7 @@ class StoreHealth:
             self._away = silent
             if silent and time.monotonic() - logged_at >= LOGGED_EVERY_S:
                 logged_at = time.monotonic()
-                log.warning("%s for %.0f s: events are refused", _names(silent), logged_at - began)
+                log.warning("%s for %.0f s: events are refused", self._troubles(silent), logged_at - began)
             await asyncio.sleep(PING_AGAIN_S)
         self._away = frozenset()
         log.info("the stores answer again after %.0f s", time.monotonic() - began)
@@ -143,7 +154,13 @@ class StoreHealth:
         """The stores that do not answer a ping in time."""
         stores = self._stores.items()
         answers = await asyncio.gather(*(store.answers(self._deadline_s * PING_SHARE) for _, store in stores))
-        return frozenset(name for (name, _), answer in zip(stores, answers, strict=True) if not answer)
+        silent = frozenset(name for (name, _), answer in zip(stores, answers, strict=True) if not answer)
+        self._refusing = self._refusing - silent | {name for name in silent if self._stores[name].refuses}
+        return silent
+
+    def _troubles(self, stores: Iterable[str]) -> str:
+        """For the log."""
+        return store_down(sorted(stores), self._refusing).message.partition(";")[0]
 
 
 class _Store:
@@ -153,6 +170,8 @@ class _Store:
         self._ping = ping
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lineage-ping")
         self._under_way: asyncio.Future[bool] | None = None
+        # whether the last ping was answered with a refusal
+        self.refuses = False
 
     def close(self) -> None:
         self._thread.shutdown(wait=False)
@@ -160,6 +179,7 @@ class _Store:
     async def answers(self, seconds: float) -> bool:
         """While an earlier ping is under way, no other one is sent."""
         if self._under_way is None or self._under_way.done():
+            self.refuses = False
             self._under_way = asyncio.get_running_loop().run_in_executor(self._thread, self._ping_succeeds)
         done, _ = await asyncio.wait({self._under_way}, timeout=seconds)
         return bool(done) and self._under_way.result()
@@ -167,14 +187,10 @@ class _Store:
     def _ping_succeeds(self) -> bool:
         try:
             self._ping()
-        except Exception:
+        except Exception as error:
+            self.refuses = is_refusal(error)
             return False
         return True
-
-
-def _names(stores: Iterable[str]) -> str:
-    """For the log."""
-    return store_down(sorted(stores)).message.partition(";")[0]
 
 
 class SlowEvents:
