@@ -52,8 +52,7 @@ def guide_lines(
         ),
         (
             "4 see",
-            f"the tables that the shop's dashboard is made from: {ui}/assets/{'/'.join(_dashboard_key())}"
-            "?view=lineage&lineageScope=upstream&lineageDepth=5 (a double click on its empty background shows them all)"
+            f"the tables that the shop's dashboard is made from{_where_they_are(settings, ui, command)}"
             f" and what the subscriber of its revenue was told{where}: {command} webhooks deliveries",
         ),
         ("5 end", f"take the demo away, and nothing of yours{where}: {command} demo remove"),
@@ -61,13 +60,22 @@ def guide_lines(
     ]
 
 
+def _where_they_are(settings: Settings, ui: str, command: str) -> str:
+    """The graph of the dashboard in the UI, or the command that says the same where the UI shows no lineage."""
+    key = shown_dashboard(settings)
+    if key is None:
+        return f" (`{command} lineage upstream {TABLES[DASHBOARD].name} --tenant {DEMO_TENANT.id}`)"
+    return (
+        f": {ui}/assets/{'/'.join(key)}?view=lineage&lineageScope=upstream&lineageDepth=5"
+        " (a double click on its empty background shows them all)"
+    )
+
+
 def shown_dashboard(settings: Settings) -> list[str] | None:
     """The asset of the shop's dashboard; None if the UI is not to show the lineage of its tenant."""
     observed = settings.lineage_observe and DEMO_TENANT.id not in settings.unobserved_tenants
-    return _dashboard_key() if observed and settings.lineage_tables else None
-
-
-def _dashboard_key() -> list[str]:
+    if not (observed and settings.lineage_tables):
+        return None
     board = TABLES[DASHBOARD]
     return asset_key_of(Table(DEMO_TENANT.id, board.namespace, board.name))
 

@@ -121,14 +121,15 @@ def chain_documents(wrong: str) -> dict[str, dict[str, Any]]:
     return {
         CLOSE: {
             "name": CLOSE,
-            "description": f"Demo: closes a day of the shop. Its node {FAILED_NODE} failed, because order {WRONG_ORDER}"
-            f" has a wrong amount: run {CORRECT}, then retry the node.",
+            # A description stays as it is when the order has been corrected, and must be true then too.
+            "description": f"Demo: closes a day of the shop. Its node {FAILED_NODE} fails while order {WRONG_ORDER} has"
+            f" a wrong amount: run {CORRECT}, then retry the node.",
             "dagJson": {"nodes": nodes},
         },
         CORRECT: {
             "name": CORRECT,
-            "description": f"Demo: gives order {WRONG_ORDER} its right amount. Launch it, then materialise the failed"
-            f" batch of {SALES}, and retry the failed node of {CLOSE}.",
+            "description": f"Demo: gives order {WRONG_ORDER} its right amount. After it a batch of {SALES} that failed"
+            f" for this order can be materialised again, and the node {FAILED_NODE} of {CLOSE} be retried.",
             "dagJson": {"nodes": [_node("correct_the_amount", "sql", [], correction)]},
         },
     }

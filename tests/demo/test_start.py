@@ -98,6 +98,18 @@ def test_the_dashboard_is_not_waited_for_where_the_ui_shows_no_lineage(tmp_path:
         assert shown_dashboard(off) is None
 
 
+def test_the_line_of_the_dashboard_has_an_address_only_where_the_ui_shows_it(tmp_path: Path) -> None:
+    platform = RunningPlatform("http://127.0.0.1:8000", "http://127.0.0.1:3000", "key")
+    state = DemoState(DemoStatus.WRITTEN, BORN, "run")
+    shown = dict(guide_lines(platform, state, Settings(home=tmp_path), settled=True))["4 see"]
+    assert "http://127.0.0.1:3000/assets/lineage/1/dashboards/boards.sales_overview?view=lineage" in shown
+    for off in ({"lineage_observe": False}, {"lineage_observe_off": "1"}, {"lineage_tables": 0}):
+        line = dict(guide_lines(platform, state, Settings(home=tmp_path, **off), settled=True))["4 see"]
+        assert "http" not in line
+        assert "platform lineage upstream boards.sales_overview --tenant 1`" in line
+        assert line.endswith("platform webhooks deliveries")
+
+
 def test_commands_for_another_terminal_name_what_must_be_set_there_and_no_password(tmp_path: Path) -> None:
     platform = RunningPlatform("http://127.0.0.1:8000", "http://127.0.0.1:3000", "key")
     state = DemoState(DemoStatus.WRITTEN, BORN, "run")
@@ -139,6 +151,12 @@ def test_the_missing_table_is_due_soon_after_the_model_is_published(zone: str, h
     at = (Due.parse(due or "") or pytest.fail("no due")).instant(last, ZoneInfo(zone))
     assert at is not None
     assert timedelta(seconds=59) < at - now < timedelta(minutes=2)
+
+
+def test_what_the_demo_chains_say_of_themselves_is_true_also_after_they_were_mended() -> None:
+    said = {name: chain["description"] for name, chain in story.chain_documents(Calendar(BORN).wrong).items()}
+    assert "fails while order A-4711 has a wrong amount" in said[story.CLOSE]
+    assert not any(claim in text for text in said.values() for claim in ("close_day failed", "the failed"))
 
 
 def test_a_broken_order_is_in_one_batch_of_two_weeks() -> None:

@@ -19,6 +19,7 @@ from platform_defs.arrivals.models.life import disable_orphaned_subscriptions
 from platform_defs.connections import Stores
 from platform_defs.demo import story
 from platform_defs.demo.doors import Api, RunningPlatform, open_api
+from platform_defs.demo.guide import guide_lines
 from platform_defs.demo.lineage import DASHBOARD, JOBS, TABLES
 from platform_defs.demo.removal import observed_by_nobody, remove_demo
 from platform_defs.demo.shop import Calendar
@@ -33,6 +34,7 @@ from platform_defs.ingest.registry.presets import read_preset
 from platform_defs.lineage.query.names import resolve
 from platform_defs.lineage.query.walk import walk
 from platform_defs.settings import Settings
+from platform_defs.store.engine import open_engine
 from platform_defs.store.tables import metadata
 from platform_defs.store.tables.arrivals import metrics_etl_log, metrics_model_running, metrics_task_log
 from platform_defs.store.tables.chains import job_chain_definition, job_run
@@ -40,6 +42,7 @@ from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.supervisor.demo import ensure_demo_key
 from tests.api.serving import serve_api
+from tests.commands.command_line import RunPlatform
 from tests.lineage_events import run_event
 
 WEBHOOK = "http://127.0.0.2:9/webhook"
@@ -144,6 +147,25 @@ def test_a_column_of_the_dashboard_can_be_followed_back_to_the_shop(engine: Engi
         "raw.orders.amount",
         "main.demo_orders.amount",
     }
+
+
+def test_where_the_ui_shows_no_lineage_the_fourth_line_has_a_command_that_does(
+    run_platform: RunPlatform, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    engine = open_engine(f"sqlite:///{home}/platform.db")
+    try:
+        with running(engine, home) as api:
+            state = write(engine, api, home, new_state(home))
+    finally:
+        engine.dispose()
+    settings = Settings(home=home, lineage_observe=False)
+    line = dict(guide_lines(RunningPlatform("", "", "key"), state, settings, settled=True))["4 see"]
+    _, command, _ = line.split("`")
+    code, out, err = run_platform(*command.partition("platform ")[2].split())
+    assert code == 0, err
+    assert out.startswith("boards.sales_overview")
+    assert "main.demo_orders" in out
 
 
 def test_a_shop_whose_runs_have_not_ended_is_not_said_to_be_true(engine: Engine, tmp_path: Path) -> None:
