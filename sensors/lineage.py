@@ -24,6 +24,7 @@ from platform_defs.lineage import observations
 from platform_defs.lineage.kinds_of_work import LINEAGE_APPLY
 from platform_defs.lineage.observations import Observation, Position
 from platform_defs.lineage.tables.keys import asset_key_of
+from platform_defs.lineage.upkeep import recovery_failures
 from platform_defs.lineage.upkeep.recovery import is_recovery_needed
 from platform_defs.settings import Settings
 from platform_defs.work import rows
@@ -44,8 +45,13 @@ RECOVERY_INTERVAL_S = 30
 def lineage_recovery(context: SensorEvaluationContext) -> SkipReason:
     """Writes a row of work when raw events wait for the graph or a tenant's graph needs a rebuild."""
     with noted_tick(lineage_recovery.name) as engine:
+        needed = is_recovery_needed(engine)
+        if not needed:
+            # A sender who sends again, or an operator's rebuild, may have done what the recovery had failed to do. No
+            # recovery runs any more that could say so.
+            recovery_failures.record_success(engine)
         _report_check(context, engine)
-        if not is_recovery_needed(engine):
+        if not needed:
             return SkipReason("the graph has all events")
         interval = int(datetime.now(UTC).timestamp() // RECOVERY_INTERVAL_S)
         row = rows.enqueue_unless_open(engine, LINEAGE_APPLY, key=f"{LINEAGE_APPLY}:{interval}")
