@@ -8,7 +8,7 @@ import pytest
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
-from platform_defs.lineage.facts import Ref, Statement
+from platform_defs.lineage.facts import Linked, Ref, Statement
 from tests.lineage.wire import dataset, run_event, schema
 
 HOST = "postgres://db:5432"
@@ -31,9 +31,12 @@ def derived(sql: str, inputs: Tables, outputs: Tables, dialect: str | None = Non
 
 def edges_of(raw: dict[str, Any]) -> list[tuple[Ref, Ref]]:
     """The output columns of the event, each with an input column that it derives from."""
+    return [(link.source, link.target) for link in links_of(raw)]
+
+
+def links_of(raw: dict[str, Any]) -> list[Linked]:
     said = [fact for fact in facts_of(parse_event(raw), SourceType.COMPUTE).facts if isinstance(fact, Statement)]
-    links = [link for statement in said for link in statement.links if link.type == "DERIVES_FROM"]
-    return [(link.source, link.target) for link in links]
+    return [link for statement in said for link in statement.links if link.type == "DERIVES_FROM"]
 
 
 READ: Tables = {"a": (), "b": ()}

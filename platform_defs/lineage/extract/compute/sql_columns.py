@@ -1,7 +1,7 @@
 """The columns of a table or query in SQL text, with the columns of tables that they derive from."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 IDENTITY, TRANSFORMATION, AGGREGATION = "IDENTITY", "TRANSFORMATION", "AGGREGATION"
@@ -21,22 +21,36 @@ def same_table(written: TableName, full: TableName) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A column that an output column is computed from. subtype: IDENTITY, TRANSFORMATION or AGGREGATION."""
+    """A column that an output column is computed from. subtype: IDENTITY, TRANSFORMATION or AGGREGATION.
+
+    fields: which field inside of the column it is, in lower case, the outermost first; none for all of it.
+    """
 
     table: TableName
     column: str
     subtype: str
+    fields: tuple[str, ...] = ()
 
 
 def at_least(source: Source, subtype: str) -> Source:
-    return source if _RANK[source.subtype] >= _RANK[subtype] else Source(source.table, source.column, subtype)
+    return source if _RANK[source.subtype] >= _RANK[subtype] else replace(source, subtype=subtype)
+
+
+def field_of(sources: list[Source], fields: tuple[str, ...]) -> list[Source]:
+    """What a field inside of a column is computed from: of a column that was copied, the same field of the origin."""
+    if not fields:
+        return sources
+    return [
+        replace(source, fields=(*source.fields, *fields)) if source.subtype == IDENTITY else source
+        for source in sources
+    ]
 
 
 def merge_sources(sources: Iterable[Source]) -> list[Source]:
     """Each source column once, with the strongest of its subtypes, in order of appearance."""
-    found: dict[tuple[TableName, str], Source] = {}
+    found: dict[tuple[TableName, str, tuple[str, ...]], Source] = {}
     for source in sources:
-        key = (source.table, source.column)
+        key = (source.table, source.column, source.fields)
         found[key] = at_least(found[key], source.subtype) if key in found else source
     return list(found.values())
 
@@ -99,6 +113,14 @@ class Columns:
         if len(possible) > 1 or possible[0] is None:
             return Holds.MAYBE, []
         return Holds.MAYBE, [Source(possible[0], spelling.get(name, name), IDENTITY)]
+
+    def find_path(self, path: tuple[str, ...], spelling: Mapping[str, str]) -> Found:
+        """Looks for a lower-case name and the fields inside of it; events may also list a field as a column a.b."""
+        for length in range(len(path), 1, -1):
+            if (dotted := ".".join(path[:length])) in self.by_name:
+                return Holds.YES, field_of(self.by_name[dotted], path[length:])
+        holds, sources = self.find(path[0], spelling)
+        return holds, field_of(sources, path[1:])
 
     def at(self, position: int, beside: "Columns") -> list[Source]:
         """The sources of the column that a set operation puts at the position of the other query's column.

@@ -1,6 +1,7 @@
 """Column lineage that an event's SQL text tells, between the tables that the event has as inputs and outputs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from platform_defs.lineage.events import Dataset, Event
 from platform_defs.lineage.extract.columns import nested_column_names
@@ -8,7 +9,14 @@ from platform_defs.lineage.extract.compute.column_lineage import ColumnSources
 from platform_defs.lineage.extract.compute.engines import parser_dialect
 from platform_defs.lineage.extract.compute.names import LogicalTables, sql_name
 from platform_defs.lineage.extract.compute.sql import Output, SqlStatement, statements_of
-from platform_defs.lineage.extract.compute.sql_columns import IDENTITY, TableName, same_table
+from platform_defs.lineage.extract.compute.sql_columns import (
+    IDENTITY,
+    TRANSFORMATION,
+    Source,
+    TableName,
+    at_least,
+    same_table,
+)
 from platform_defs.lineage.facts import Ref
 
 
@@ -24,9 +32,18 @@ class _Names:
     def spelled(self, name: str) -> str:
         return self._spelled.get(name.lower(), name)
 
-    def inside(self, column: str) -> list[str]:
-        """What follows the column's name in the names of the columns inside of it, with the dot."""
-        return [name[len(column) :] for name in self._inside.get(column.lower(), ())]
+    def holding(self, source: Source) -> Source:
+        """The innermost of the event's columns that has the field: only a part of it counts if it is not the field."""
+        path = (source.column, *source.fields)
+        lengths = range(len(path), 1, -1)
+        length = next((length for length in lengths if ".".join(path[:length]).lower() in self._spelled), 1)
+        found = replace(source, column=self.spelled(".".join(path[:length])), fields=path[length:])
+        return at_least(found, TRANSFORMATION) if found.fields else found
+
+    def inside(self, row: str, column: str) -> list[str]:
+        """What follows the column's name, with a dot, in those of columns inside of it. row: it, or one around it."""
+        names = self._inside.get(row.lower(), ())
+        return [name[len(column) :] for name in names if name.lower().startswith(f"{column.lower()}.")]
 
     def may_have(self, column: str) -> bool:
         return not self.rows or column.lower() in self._spelled
@@ -45,13 +62,15 @@ def sources_of_sql(event: Event, text: str, tables: LogicalTables) -> ColumnSour
                 origin = _find_table(source.table, list(inputs))
                 if origin is None:
                     continue
-                name = inputs[origin].spelled(source.column)
+                read = inputs[origin].holding(source)
                 # what is inside of a column that is copied as it is comes along
-                inner = inputs[origin].inside(name) if source.subtype == IDENTITY else []
+                inner = inputs[origin].inside(source.column, read.column) if read.subtype == IDENTITY else []
                 for suffix in ("", *(part for part in inner if outputs[table].may_have(column + part))):
                     written = Ref("column", (*table.name, outputs[table].spelled(column + suffix)))
-                    key = (written, Ref("column", (*origin.name, name + suffix)))
-                    sources.setdefault(key, []).append({"type": "DIRECT", "subtype": source.subtype})
+                    key = (written, Ref("column", (*origin.name, read.column + suffix)))
+                    known = sources.setdefault(key, [])
+                    if (how := {"type": "DIRECT", "subtype": read.subtype}) not in known:
+                        known.append(how)
     return sources
 
 

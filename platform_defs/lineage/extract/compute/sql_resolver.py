@@ -1,6 +1,7 @@
 """Follows the columns of a query through subqueries, CTEs, set operations and stars down to columns of tables.
 
 A source column that the statement qualifies, or that only one table in scope can have, is found; anything else is not.
+A name with dots means a column of a table if its first parts name a table, and else a field inside of a column.
 What a scope knows least about may have any column: a table without a schema, a function, a query with a star over them.
 """
 
@@ -22,9 +23,18 @@ from platform_defs.lineage.extract.compute.sql_columns import (
     Source,
     TableName,
     at_least,
+    field_of,
     merge_sources,
     unknown,
     without_sources,
+)
+from platform_defs.lineage.extract.compute.sql_names import (
+    fields_inside,
+    is_called,
+    is_column_or_field,
+    is_other_word,
+    may_be_called,
+    qualifier_of,
 )
 from platform_defs.lineage.extract.compute.sql_scopes import (
     Origin,
@@ -35,18 +45,12 @@ from platform_defs.lineage.extract.compute.sql_scopes import (
     origins,
     star_changes,
 )
-from platform_defs.lineage.extract.compute.sql_tables import Tables, table_name
+from platform_defs.lineage.extract.compute.sql_tables import Tables
 
 MAX_STEPS = 20_000
 MAX_DEPTH = 64
-# words without parentheses that some dialects take for functions; another dialect's parser takes them for columns
-_NOT_COLUMNS = frozenset(
-    {"current_date", "current_time", "current_timestamp", "current_user", "localtime", "localtimestamp", "rownum"}
-    | {"session_user", "sysdate", "systimestamp", "true", "false", "user"}
-)
-_UNITS = frozenset(
-    {"microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
-)
+# a name in lower case, and the fields inside of it that the text names
+Path = tuple[str, ...]
 _QUERIES_IN_FROM = frozenset({ScopeType.CTE, ScopeType.DERIVED_TABLE, ScopeType.UDTF})
 
 
@@ -156,14 +160,14 @@ class Resolver:
             return
         merged: list[str] = []
         if isinstance(star, exp.Column):
-            chosen = [self._named(scope, star, depth)]
+            chosen = [self._named(scope, qualifier_of(star), depth) or unknown()]
         else:
             chosen = [self._of_origin(origin, depth) for origin in origins(scope).values()]
             merged = self._merged_names(scope, chosen)
         if not chosen or names_beside_tables(scope) != []:
             chosen.append(unknown())
         changed = {*changes.left_out, *changes.replaced, *changes.renamed}
-        columns = [(name, self._in_scope(scope, name, depth)[1]) for name in merged]
+        columns = [(name, self._in_scope(scope, (name,), depth)[1]) for name in merged]
         for origin in chosen:
             # nested stars can multiply columns without bound while the text stays short
             self._spend(len(origin.listed) + len(origin.rest), depth)
@@ -199,7 +203,7 @@ class Resolver:
         self, aliases: Mapping[str, list[Source]], scope: Scope, expression: exp.Expr, depth: int
     ) -> Iterator[Source]:
         subtype = IDENTITY
-        if not isinstance(expression, exp.Column):
+        if not is_column_or_field(expression):
             subtype = AGGREGATION if expression.find(exp.AggFunc) else TRANSFORMATION
         for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
             found: list[Source] = []
@@ -214,37 +218,55 @@ class Resolver:
         self, aliases: Mapping[str, list[Source]], scope: Scope, column: exp.Column, depth: int
     ) -> list[Source]:
         self._spend(1, depth)
-        name = column.name.lower()
         if isinstance(column.this, exp.Star):  # a row as a whole, as in `struct(t.*)`
             return []
-        if column.table:
-            return self._named(scope, column, depth).find(name, self._spelling)[1]
-        holds, sources = self._in_scope(scope, name, depth)
+        qualifier = qualifier_of(column)
+        path = (*(part.name.lower() for part in column.parts), *fields_inside(column))
+        for length in range(len(qualifier), 0, -1):
+            columns = self._named(scope, qualifier[:length], depth)
+            holds, sources = (Holds.NO, []) if columns is None else columns.find_path(path[length:], self._spelling)
+            if holds is not Holds.NO:
+                is_around = length == 1 and qualifier[0] not in origins(scope)
+                # Also a field inside of a column here, with a table of the column's name around: databases differ.
+                is_unsure = is_around and self._in_scope(scope, path, depth)[0] is Holds.YES
+                return [] if is_unsure else sources
+        return self._unqualified(aliases, scope, column, path, depth)
+
+    def _unqualified(
+        self, aliases: Mapping[str, list[Source]], scope: Scope, column: exp.Column, path: Path, depth: int
+    ) -> list[Source]:
+        holds, sources = self._in_scope(scope, path, depth)
         if holds is Holds.YES:
             return sources
-        if name in aliases:  # an alias of the select list that a later expression uses
-            return aliases[name]
+        if path[0] in aliases:  # an alias of the select list that a later expression uses
+            return field_of(aliases[path[0]], path[1:])
         outside = around(scope)
         if holds is Holds.NO:
-            return [] if outside is None else self._of_column({}, outside, column, depth + 1)
-        return [] if _is_other_word(column) or self._is_outside(outside, name, depth) else sources
+            return [] if outside is None else self._unqualified({}, outside, column, path, depth + 1)
+        # Before a dot there may also be a sequence, or a database that the FROM leaves out: there a column has to be
+        # one that is listed.
+        is_unsure = column.table or is_other_word(column) or self._is_outside(outside, path, depth)
+        return [] if is_unsure else sources
 
-    def _is_outside(self, scope: Scope | None, name: str, depth: int) -> bool:
+    def _is_outside(self, scope: Scope | None, path: Path, depth: int) -> bool:
         """Whether a query around a subquery certainly has the column, which the subquery's own table may lack."""
         while scope is not None:
-            if self._in_scope(scope, name, depth)[0] is Holds.YES:
+            if self._in_scope(scope, path, depth)[0] is Holds.YES:
                 return True
             scope = around(scope)
         return False
 
-    def _in_scope(self, scope: Scope, name: str, depth: int) -> Found:
-        """Looks for an unqualified name in all that the FROM offers."""
+    def _in_scope(self, scope: Scope, path: Path, depth: int) -> Found:
+        """Looks for an unqualified name, or a field inside of it, in all that the FROM offers."""
+        name = path[0]
         beside = names_beside_tables(scope)
         if beside is not None and name in (other.lower() for other in beside):
             return Holds.YES, []
         offered = origins(scope)
         self._spend(1 + len(offered) // 16, depth)
-        found = {alias: self._of_origin(origin, depth).find(name, self._spelling) for alias, origin in offered.items()}
+        found = {
+            alias: self._of_origin(origin, depth).find_path(path, self._spelling) for alias, origin in offered.items()
+        }
         if beside is None:
             found[""] = (Holds.MAYBE, [])
         joined = merged_by_using(scope).get(name, set())
@@ -260,20 +282,22 @@ class Resolver:
             return Holds.NO, []
         return Holds.MAYBE, possible[0] if len(possible) == 1 else []
 
-    def _named(self, scope: Scope, column: exp.Column, depth: int) -> Columns:
-        """The table or query that the column's qualifier names, in this scope or in one around it."""
-        qualifier = tuple(part.name for part in column.parts[:-1])
+    def _named(self, scope: Scope, qualifier: TableName, depth: int) -> Columns | None:
+        """The table or query that a qualifier names, in this scope or in one around it; None if it names none."""
         if len(qualifier) > 1:
-            found = [origin for origin in origins(scope).values() if _is_called(origin, qualifier)]
-            return self._of_origin(found[0], depth) if len(found) == 1 else unknown()
+            offered = origins(scope).values()
+            found = [origin for origin in offered if is_called(origin, qualifier)]
+            if len(found) == 1:
+                return self._of_origin(found[0], depth)
+            return unknown() if any(may_be_called(origin, qualifier) for origin in offered) else None
         # a query in the FROM sees no table outside, but asking there does no harm: its text would not be valid
         outside: Scope | None = scope
         while outside is not None:
-            found_here = origins(outside).get(column.table)
+            found_here = origins(outside).get(qualifier[0])
             if found_here is not None:
                 return self._of_origin(found_here, depth)
             outside = outside.parent
-        return unknown()
+        return None
 
     def _of_origin(self, origin: Origin, depth: int) -> Columns:
         node, source = origin
@@ -307,14 +331,3 @@ class Resolver:
         self._steps += steps
         if self._steps > MAX_STEPS or depth > MAX_DEPTH:
             raise TooMuch
-
-
-def _is_called(origin: Origin, qualifier: TableName) -> bool:
-    _, source = origin
-    return isinstance(source, exp.Table) and table_name(source)[-len(qualifier) :] == qualifier
-
-
-def _is_other_word(column: exp.Column) -> bool:
-    """Whether an unqualified name that no table lists is something else: a function, or the unit of a function."""
-    name = column.name.lower()
-    return name in _NOT_COLUMNS or (name in _UNITS and isinstance(column.parent, exp.Func))
