@@ -14,6 +14,7 @@ from platform_defs.settings import Settings
 # How long a newcomer waits for the printed lines to be true. On a quiet machine that takes 15 s, most of which pass
 # until the sensor of lineage's tables ticks and the code server has loaded them.
 PATIENCE_S = 20.0
+NO_DEMO = "the platform runs without the demo; stop it and run `platform up --demo`"
 
 
 @click.group("demo")
@@ -36,10 +37,13 @@ def load(quiet: bool) -> None:
     settings = Settings.load()
     require_platform(settings)
     platform = running_platform(settings.home)
+    # before the lock, which would make a folder in a home that never had a demo
+    if read_state(settings.home) is None:
+        raise DemoError(NO_DEMO)
     with exclusive(settings.home):
         state = read_state(settings.home)
         if state is None or state.status is DemoStatus.REMOVED:
-            raise DemoError("the platform runs without the demo; stop it and run `platform up --demo`")
+            raise DemoError(NO_DEMO)
         if state.status is DemoStatus.BEGUN:
             with open_database(settings, pool_size=2) as engine, open_api(platform) as api:
                 webhook = demo_webhook(settings.home)
@@ -64,30 +68,43 @@ def show() -> None:
 def remove() -> None:
     """Take the demo away, with its key; what you wrote beside it stays. A later start brings it back only if asked."""
     from platform_defs.connections import open_stores
-    from platform_defs.demo.removal import observed_by_nobody, remove_demo
+    from platform_defs.demo.removal import observed_by_nobody, remove_demo, waited_for_by_others
     from platform_defs.demo.state import DemoState, DemoStatus, exclusive, read_state, write_state
+    from platform_defs.supervisor.home import read_up
 
     settings = Settings.load()
     require_platform(settings)
+    # before the lock, which would make a folder in a home that never had a demo
+    known = read_state(settings.home)
+    if known is None:
+        click.echo(f"there is no demo in {settings.home}")
+        return
     with exclusive(settings.home):
-        state = read_state(settings.home)
-        if state is None:
-            click.echo(f"there is no demo in {settings.home}")
-            return
+        state = read_state(settings.home) or known
         was_removed = state.status is DemoStatus.REMOVED
         # first: a start in between must not write it again
         write_state(settings.home, DemoState(DemoStatus.REMOVED, state.born))
         with open_stores(settings) as stores:
             op_times = remove_demo(stores, settings.home)
-            observed = observed_by_nobody(stores)
+            observed, waited_for = observed_by_nobody(stores), waited_for_by_others(stores.engine)
         with open_instance(settings) as instance:
             from platform_defs.demo.dagster_traces import remove_traces
 
-            remove_traces(instance, op_times, observed=observed, born=state.born)
+            left = remove_traces(
+                instance,
+                op_times,
+                observed=observed,
+                waited_for=waited_for,
+                born=state.born,
+                is_up=read_up(settings.home) is not None,
+            )
     if was_removed:
         click.echo("the demo had been removed already; what an interrupted removal may have left is gone too")
-        return
-    click.echo("the demo is removed, and its key is revoked; `platform keys issue` makes one of your own")
+    else:
+        click.echo("the demo is removed, and its key is revoked; `platform keys issue` makes one of your own")
+    if left:
+        runs = "1 run has" if left == 1 else f"{left} runs have"
+        click.echo(f"{runs} not ended yet; once that is so, `platform demo remove` takes away what is left of it")
 
 
 def _print_guide(settings: Settings) -> None:

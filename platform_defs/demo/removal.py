@@ -28,7 +28,7 @@ from platform_defs.lineage.sink.raw_events import StoredEvent
 from platform_defs.lineage.upkeep.forgetting import forget_events
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.access import api_keys, tenants
-from platform_defs.store.tables.arrivals import metrics_model_running
+from platform_defs.store.tables.arrivals import metrics_model_dependency, metrics_model_running, metrics_task_log
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.supervisor.demo import KEY_FILE, kept_demo_key
@@ -83,7 +83,11 @@ def _remove_models(engine: Engine) -> list[str]:
             life.remove(engine, model_id, with_values=True)
         except UnknownModel:
             continue
-    return forget_models(engine, story.MODELS, story.TABLES)
+    op_times = forget_models(engine, story.MODELS, story.TABLES)
+    # those that a user has executed a model of their own for stay, also without an arrival
+    task = metrics_task_log.c
+    executed = read(engine, lambda c: set(c.scalars(select(task.op_time).where(task.op_time.in_(op_times)))))
+    return [op_time for op_time in op_times if op_time not in executed]
 
 
 def _remove_sources(engine: Engine) -> None:
@@ -115,6 +119,15 @@ def observed_by_nobody(stores: Stores) -> list[str]:
         if isinstance(item, Node)
     }
     return [name for name, table in TABLES.items() if (table.namespace, table.name) not in left]
+
+
+def waited_for_by_others(engine: Engine) -> list[str]:
+    """The tables of the shop for which models of somebody else wait."""
+    table = metrics_model_dependency.c
+    query = select(table.dependency_table_name).where(
+        table.dependency_table_name.in_(story.TABLES), table.model_id.not_in(story.MODELS)
+    )
+    return sorted(read(engine, lambda connection: set(connection.scalars(query))))
 
 
 def _remove_key(engine: Engine, home: Path) -> None:
