@@ -13,20 +13,35 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from platform_defs.api.app import close_services, create_app
+from platform_defs.api.http import auth
 from platform_defs.api.http.drain import Drain
 from platform_defs.api.http.server import DrainingServer, bind, listener_url
+from platform_defs.api.observe import health
+from platform_defs.api.observe.bounded_metrics import BoundedCollector
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
 from tests import loopback
+from tests.graph.conftest import UNHURRIED
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
+# the most that PLATFORM_LINEAGE_DEADLINE_S may be
+LONGEST_DEADLINE_S = 60.0
 CODE = "from platform_defs.cli import main; main()"
+# a stop that takes as long as a busy machine needs, after a grace that the test says
+SERVE = f"""
+import sys
+from platform_defs.api.http import drain, server
+server.DrainingServer.__init__.__kwdefaults__["grace"] = float(sys.argv.pop())
+drain.ANSWER_TIMEOUT_S = server.LAST_RESORT_S = {PATIENCE_S}
+{CODE}
+"""
 
 
 @dataclass(frozen=True)
@@ -41,11 +56,30 @@ class Api:
 
 
 @contextmanager
-def serve_api(engine: Engine, *, grace: float = 5.0, **settings: Any) -> Iterator[Api]:
-    graph_settings = Settings(**settings)
-    graph = open_graph(graph_settings, engine)
+def unhurried() -> Iterator[None]:
+    """The limits within which /metrics, /readyz and the look-up of a key answer are as long as a test waits."""
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setitem(BoundedCollector.__init__.__kwdefaults__, "seconds", PATIENCE_S)
+        limits.setattr(health, "CHECK_TIMEOUT_S", PATIENCE_S)
+        limits.setattr(auth, "LOOKUP_TIMEOUT_S", PATIENCE_S)
+        yield
+
+
+@contextmanager
+def serve_api(
+    engine: Engine, *, grace: float = 5.0, lineage_deadline_s: float = LONGEST_DEADLINE_S, **settings: Any
+) -> Iterator[Api]:
+    """On a busy machine, limits as short as in production would often be missed: what is about one sets it itself."""
+    found = Settings(lineage_deadline_s=lineage_deadline_s, **settings)
+    with unhurried(), _served(engine, grace, found) as running:
+        yield running
+
+
+@contextmanager
+def _served(engine: Engine, grace: float, settings: Settings) -> Iterator[Api]:
+    graph = open_graph(settings, engine, timeouts=UNHURRIED)
     drain = Drain()
-    app = create_app(graph_settings, engine, graph, drain)
+    app = create_app(settings, engine, graph, drain)
     server = DrainingServer(app, drain, grace=grace)
     with bind("127.0.0.1", 0) as listener:
         url = listener_url(listener)
@@ -81,10 +115,9 @@ def platform(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProces
 class Process:
     """`platform serve` on a free port; `lines` are its log as far as it was read."""
 
-    def __init__(self, env: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, "serve", "--port", "0"], cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True
-        )
+    def __init__(self, env: dict[str, str], grace: float) -> None:
+        command = [sys.executable, "-c", SERVE, "serve", "--port", "0", str(grace)]
+        self.process = subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True)
         self.lines: list[dict[str, Any]] = []
         try:
             self.url: str = self.wait_for("listening")["url"]
@@ -136,8 +169,8 @@ class Process:
 
 
 @contextmanager
-def serve_process(env: dict[str, str]) -> Iterator[Process]:
-    running = Process(env)
+def serve_process(env: dict[str, str], *, grace: float = PATIENCE_S) -> Iterator[Process]:
+    running = Process(env, grace)
     try:
         yield running
     finally:

@@ -192,6 +192,7 @@ def test_an_event_that_takes_too_long_is_503_and_its_neighbours_are_not(
 ) -> None:
     # The deadline is out of reach also for a busy machine; what is slow is a small share of it.
     monkeypatch.setattr(store_health, "SLOW_SHARE", 0.01)
+    monkeypatch.setattr(store_health, "SLOW_PAUSE_S", PATIENCE_S)
     tries = 0
 
     def fault(merge: Any, store: Any, tenant: Any, events: Any, *others: Any) -> Any:
@@ -205,7 +206,7 @@ def test_an_event_that_takes_too_long_is_503_and_its_neighbours_are_not(
     failing(fault)
     wide = run_event(writes=("mart.wide",), sql="select '" + "x" * 20_000 + "'")
     good = [run_event(job=f"good{index}", sql=None) for index in range(3)]
-    with backend.api(lineage_deadline_s=60) as client:
+    with backend.api() as client:
         for _ in range(3):  # clients retry
             answers = [client.post(wide), client.post(good)] if alone else [client.post([*good, wide])]
             assert not any("not answer" in answer.text for answer in answers)

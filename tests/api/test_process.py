@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL
 
 from platform_defs.access.keys import issue_key
 from platform_defs.api.http.auth import is_loopback
+from platform_defs.api.http.server import GRACE_S
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine
 from tests import loopback
@@ -216,7 +217,7 @@ def test_sigterm_finishes_what_runs_refuses_what_comes_and_exits_0(env: dict[str
 
 
 def test_sigterm_answers_503_to_what_outlasts_the_grace_and_exits_0(env: dict[str, str], key: str) -> None:
-    with serve_process(env) as api, contextlib.ExitStack() as stack:
+    with serve_process(env, grace=GRACE_S) as api, contextlib.ExitStack() as stack:
         uploads = [Upload(api.port, key, stack) for _ in range(3)]
         api.terminate()
         for upload in uploads:
