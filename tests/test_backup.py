@@ -8,7 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,13 @@ READ = """
 from dagster import DagsterInstance
 with DagsterInstance.get() as instance:
     print(instance.get_dynamic_partitions("days"))
+"""
+# `platform` with more patience for Neo4j than in production
+PLATFORM = f"""#!{sys.executable}
+from platform_defs.cli import main
+from platform_defs.graph.neo4j import Timeouts
+Timeouts.__init__.__defaults__ = {astuple(UNHURRIED)}
+main()
 """
 
 
@@ -79,6 +86,8 @@ def operator(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Operato
     (tmp_path / ".my.cnf").write_text(
         f"[client]\nhost={url.host}\nport={url.port}\nuser={url.username}\npassword={url.password or ''}\n"
     )
+    (programs / "platform").write_text(PLATFORM)
+    (programs / "platform").chmod(0o755)
     variables = {
         "HOME": str(tmp_path),
         "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]),

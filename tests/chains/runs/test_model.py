@@ -46,7 +46,7 @@ class Stage:
         me = (request.node.id, request.attempt)
         with request.stop.interrupting(self._wake), self._decided:
             self.begun.append(me)
-            self._decided.wait_for(lambda: me in self._verdicts or request.stop.reason is not None, 60)
+            self._decided.wait_for(lambda: me in self._verdicts or request.stop.reason is not None, PATIENCE_S)
             verdict = self._verdicts.get(me)
         if verdict == "fail":
             raise NodeFailed("no luck")
