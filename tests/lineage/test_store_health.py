@@ -159,6 +159,20 @@ def test_a_graph_that_is_back_is_away_until_it_is_warm(stores: Stores) -> None:
     run(work())
 
 
+def test_a_graph_that_was_lost_while_nobody_wrote_is_said_to_be_warming_up_only_when_it_answers(stores: Stores) -> None:
+    async def work() -> None:
+        health = stores.health()
+        stores.graph.away, stores.warm = True, False
+        waiting = asyncio.create_task(wait(health))
+        await eventually(lambda: health.refusal.message == "the graph does not answer; send again later")
+        stores.graph.away = False
+        await eventually(lambda: health.refusal == WARMING_UP)
+        stores.warm = True
+        assert await waiting
+
+    run(work())
+
+
 def test_a_graph_that_answers_once_more_while_it_is_being_stopped_is_not_said_to_be_warming_up(stores: Stores) -> None:
     async def work() -> None:
         health = stores.health()

@@ -17,12 +17,14 @@ from platform_defs.access.principal import Principal
 from platform_defs.access.tenants import Tenant, add_tenant
 from platform_defs.api.lineage import warmth
 from platform_defs.graph import cypher
+from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphLost
 from platform_defs.graph.model import Node
 from platform_defs.graph.neo4j import Neo4jGraph
 from platform_defs.graph.neo4j_store import Neo4jStore
 from platform_defs.graph.port import Graph
-from platform_defs.lineage.sink import commit
+from platform_defs.lineage.sink import commit, pending
+from platform_defs.lineage.sink.commit import ParallelCommitter
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.warm_up import ROUNDS, is_warm, warm_up
 from platform_defs.store.chunks import chunks
@@ -264,6 +266,34 @@ def test_a_graph_that_was_gone_while_the_database_was_away_is_warmed_up_too(
         until("the graph to be missed", lambda: lost.api.app.state.lineage.warmth() != "ok")
     lost.line.mend()
     lost.check_that_events_wait_for_a_warm_graph()
+
+
+@pytest.mark.needs("neo4j")
+def test_a_graph_that_was_gone_while_nobody_wrote_is_warmed_up_too(lost: Lost) -> None:
+    """The first write after its return would find it there: the driver connects again without a word."""
+    lost.line.cut()
+    until("the graph to be missed", lambda: lost.api.app.state.lineage.warmth() != "ok")
+    lost.line.mend()
+    lost.check_that_events_wait_for_a_warm_graph()
+
+
+def test_a_graph_that_is_gone_when_names_are_looked_up_in_it_is_lost_too(
+    migrated: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*arguments: Any) -> Any:
+        raise GraphLost("Neo4j does not answer")
+
+    losses: list[str] = []
+    engine = migrated["sqlite"]
+    graph = EmbeddedGraph.on(engine)
+    committer = ParallelCommitter(engine, graph, SinkMetrics(CollectorRegistry()), lambda: losses.append("lost"))
+    monkeypatch.setattr(pending, "tables_of_names", gone)
+    try:
+        with pytest.raises(GraphLost):
+            committer.commit([])
+    finally:
+        committer.close()
+    assert losses == ["lost"]
 
 
 class AwayAtFirst:

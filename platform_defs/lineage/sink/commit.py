@@ -20,6 +20,7 @@ from platform_defs.graph.port import Graph
 from platform_defs.lineage.merge.relinking import Relink
 from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
+from platform_defs.lineage.sink.graph_watch import GraphWatch
 from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
 from platform_defs.lineage.sink.pace import Pace, PacedStore, Updatable
 from platform_defs.lineage.sink.pending import PendingWrites, PreparedEvent, find_pending, tables_of_names
@@ -202,17 +203,31 @@ class ParallelCommitter:
     engine: Engine
     graph: Graph
     metrics: SinkMetrics
-    # called when the graph is found to be gone
-    on_lost: Callable[[], None] = lambda: None
-    # gives way to other committers between the steps of a write to the graph
+    # called when the graph is found to be gone; without it nobody looks
+    on_lost: Callable[[], None] | None = None
+    # gives way to other committers between the steps of a write to the graph; one of these watches the graph for both
     pace: Pace | None = None
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="lineage-graph"))
     _unmarked: list[EventKey] = field(default_factory=list)
     # what was on record of the tenants before the events in _unmarked were written to the graph
     _marks: Mapping[int, TenantMarks] = field(default_factory=dict)
     _watch: NameWatch = field(default_factory=NameWatch)
+    _graph_watch: GraphWatch | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_lost is not None and self.pace is None:
+            self._graph_watch = GraphWatch(self.graph, self.on_lost)
 
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
+        try:
+            return self._commit(events)
+        except GraphLost:
+            # names are looked up in the graph too, before and after the events are written to it
+            if self.on_lost is not None:
+                self.on_lost()
+            raise
+
+    def _commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
         _store_events_ahead(self.engine, events)
         handover: Future[PendingWrites] = Future()
         graph_write = self._pool.submit(self._write_graph, handover)
@@ -250,6 +265,8 @@ class ParallelCommitter:
         )
 
     def close(self) -> None:
+        if self._graph_watch is not None:
+            self._graph_watch.close()
         self._pool.shutdown(wait=False)
 
     def _store(self, connection: Connection, events: Sequence[PreparedEvent], handover: Future[PendingWrites]) -> None:
@@ -274,12 +291,8 @@ class ParallelCommitter:
 
     def _write_graph(self, handover: Future[PendingWrites]) -> Late:
         pending = handover.result()
-        try:
-            with measure_write(self.metrics, "graph", len(pending.events)):
-                return _apply_to_graph(self.graph, pending, self.pace)
-        except GraphLost:
-            self.on_lost()
-            raise
+        with measure_write(self.metrics, "graph", len(pending.events)):
+            return _apply_to_graph(self.graph, pending, self.pace)
 
 
 def _result(pending: PendingWrites, late: Late, missed: frozenset[int]) -> CommitResult:

@@ -90,7 +90,7 @@ class StoreHealth:
         self._refusing = self._refusing | failed if is_refusal(error) else self._refusing - failed
         if self._waiting_for_answers is None or self._waiting_for_answers.done():
             log.warning("%s: events are refused until it is back: %s", self._troubles(self._away), one_line(error))
-            self._waiting_for_answers = asyncio.create_task(self._wait_for_answers())
+            self._waiting_for_answers = asyncio.create_task(self._wait_for_answers(PAUSE_S))
 
     def note_success(self) -> None:
         """To be called when a write succeeded: both stores answer, unless the graph was lost during that write."""
@@ -102,6 +102,8 @@ class StoreHealth:
         """Whether events are taken. While a store is away the caller waits for a moment, at most until that time."""
         if not self.is_away:
             return True
+        if not self._is_warm():
+            self._find_out_what_is_away()
         if self._held >= MAX_HELD:
             return False
         if self._waiting_for_return is None or self._waiting_for_return.done():
@@ -133,10 +135,16 @@ class StoreHealth:
         slow = time.monotonic() - began >= self._deadline_s * SLOW_SHARE
         return slow and not self.is_away and not await self._find_silent()
 
-    async def _wait_for_answers(self) -> None:
+    def _find_out_what_is_away(self) -> None:
+        """For a graph that was lost while nobody wrote to it: a ping tells whether it is back, and being warmed up."""
+        if self._waiting_for_answers is None or self._waiting_for_answers.done():
+            log.warning("the graph was lost: events are refused until it is back and warm")
+            self._waiting_for_answers = asyncio.create_task(self._wait_for_answers(pause_s=0.0))
+
+    async def _wait_for_answers(self, pause_s: float) -> None:
         """Also looks on while the graph is not warm: a server that is being stopped may still answer a ping."""
         began = logged_at = time.monotonic()
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(pause_s)
         while (silent := await self._find_silent()) or not self._is_warm():
             self._away = silent
             if silent and time.monotonic() - logged_at >= LOGGED_EVERY_S:
