@@ -194,3 +194,18 @@ def weight_of(fact: Fact) -> int:
         case Statement():
             return 1 + len(fact.written) + len(fact.read) + len(fact.links)
     return 1
+
+
+def moves_assets(fact: Fact) -> bool:
+    """Whether it drops or renames: what that changes in the graph does not follow from the size of the event."""
+    return isinstance(fact, Dropped | Renamed)
+
+
+def reaches_far(fact: Fact) -> bool:
+    """Whether it may change thousands of nodes and edges: a drop of a schema or catalog, or the rename of a table."""
+    match fact:
+        case Dropped(ref):
+            return ref.kind in ("schema", "catalog")
+        case Renamed(ref, _):
+            return ref.kind == "table"
+    return False

@@ -1,5 +1,8 @@
 """Two lanes: a tenant that sends wide events is written in a lane of its own, so that the others do not wait for it.
 
+The second lane also has the events that may hold up a group although they are small: drops of schemas and catalogs,
+renames of tables, and suspects (suspects.py).
+
 All events of a tenant are in the same lane at a time: two writes to one tenant's graph would only wait for each other.
 """
 
@@ -8,8 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from platform_defs.lineage.facts import reaches_far
 from platform_defs.lineage.sink.commit import Committer
 from platform_defs.lineage.sink.fair_queue import Entry, FairQueue
+from platform_defs.lineage.sink.suspects import says_any
 
 # An event with more facts than this is wide. Of 306 real events the widest has 116.
 WIDE_FACTS = 500
@@ -19,11 +24,15 @@ MAX_PAUSE_S = 0.25
 
 
 class Lane:
-    """A queue, and the committer and the thread that write its groups one after the other."""
+    """A queue, and the committer and the thread that write its groups one after the other.
+
+    suspects: events that may have held up a group. They are written in groups of their own.
+    """
 
     def __init__(self, committer: Committer, name: str) -> None:
         self.committer = committer
         self.queue = FairQueue()
+        self.suspects = FairQueue()
         self.queued = asyncio.Event()
         self.worker: asyncio.Task[None] | None = None
         self.thread = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -41,19 +50,29 @@ class Lanes:
         self._held: Counter[int] = Counter()
         self._in_second_lane: Counter[int] = Counter()
 
-    def enter(self, entry: Entry) -> Lane:
-        """Puts the entry into the queue of its lane, where it counts until it is answered."""
+    def enter(self, entry: Entry, *, suspect: bool = False) -> Lane:
+        """Puts the entry into a queue of its lane, where it counts until it is answered."""
         tenant = entry.event.tenant.id
         self._held[tenant] += 1
         entry.answer.add_done_callback(lambda _: _leave(self._held, tenant))
-        wide = entry.event.facts > WIDE_FACTS
+        if suspect:
+            return self.set_apart(self.all[0], entry)
+        wide = entry.event.facts > WIDE_FACTS or says_any(entry.event, reaches_far)
         if len(self.all) > 1 and (wide or self._in_second_lane[tenant]):
             return self._enter_second(entry)
         self.all[0].queue.push(entry)
         return self.all[0]
 
+    def set_apart(self, lane: Lane, entry: Entry) -> Lane:
+        """Puts an entry that was in this lane among the suspects, which are in the second lane if there is one."""
+        last = self.all[-1]
+        last.suspects.push(entry)
+        if lane is not last:
+            self._count_second(entry)
+        return last
+
     def must_change(self, lane: Lane, entry: Entry) -> Lane | None:
-        """The lane to which an entry that has waited must go, because its tenant has sent a wide event since."""
+        """The lane to which an entry that has waited must go, because its tenant has come into the other one since."""
         if lane is self.all[0] and self._in_second_lane[entry.event.tenant.id]:
             return self._enter_second(entry)
         return None
@@ -71,11 +90,14 @@ class Lanes:
             lane.close()
 
     def _enter_second(self, entry: Entry) -> Lane:
+        self._count_second(entry)
+        self.all[1].queue.push(entry)
+        return self.all[1]
+
+    def _count_second(self, entry: Entry) -> None:
         tenant = entry.event.tenant.id
         self._in_second_lane[tenant] += 1
         entry.answer.add_done_callback(lambda _: _leave(self._in_second_lane, tenant))
-        self.all[1].queue.push(entry)
-        return self.all[1]
 
 
 def _leave(counts: Counter[int], tenant: int) -> None:

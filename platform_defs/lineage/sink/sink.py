@@ -25,13 +25,14 @@ from platform_defs.lineage.sink.answers import (
     store_down,
 )
 from platform_defs.lineage.sink.commit import Committer, is_store_unavailable
-from platform_defs.lineage.sink.fair_queue import Entry
+from platform_defs.lineage.sink.fair_queue import Entry, FairQueue
 from platform_defs.lineage.sink.lanes import Lane, Lanes
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.pending import PreparedEvent
-from platform_defs.lineage.sink.store_health import SlowEvents, StoreHealth
+from platform_defs.lineage.sink.store_health import StoreHealth
+from platform_defs.lineage.sink.suspects import Suspects, split_slow_group
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Sink:
         self._metrics = metrics
         self._rebuild = rebuild
         self._health = health
-        self._slow = SlowEvents()
+        self._suspects = Suspects()
         self._held_events = 0
         self._held_bytes = 0
         self._bytes_outside = 0
@@ -137,7 +138,7 @@ class Sink:
         self._held_events += 1
         self._held_bytes += event.size
         entry.answer.add_done_callback(lambda _: self._release(event.size))
-        self._wake(self._lanes.enter(entry))
+        self._wake(self._lanes.enter(entry, suspect=self._suspects.most_together(event.key) is not None))
         return entry
 
     def _wake(self, lane: Lane) -> None:
@@ -156,52 +157,54 @@ class Sink:
         """Writes the groups of a lane, one after the other, until nothing has come for IDLE_S."""
         await asyncio.sleep(self._limits.linger_s)
         while True:
-            while lane.queue:
-                if group := self._next_group(lane):
-                    began = time.monotonic()
-                    await self._write(lane, group)
-                    if pause := self._lanes.pause_after(lane, time.monotonic() - began):
-                        await asyncio.sleep(pause)
+            while lane.queue or lane.suspects:
+                # in turns, so that neither waits for ever: each try of suspects writes them or halves their number
+                for queue in (lane.queue, lane.suspects):
+                    if group := self._next_group(lane, queue):
+                        began = time.monotonic()
+                        await self._write(lane, group)
+                        if pause := self._lanes.pause_after(lane, time.monotonic() - began):
+                            await asyncio.sleep(pause)
             lane.queued.clear()
             try:
                 async with asyncio.timeout(IDLE_S):
                     await lane.queued.wait()
             except TimeoutError:
                 await self._flush(lane)
-                if not lane.queue:
+                if not (lane.queue or lane.suspects):
                     return
 
-    def _next_group(self, lane: Lane) -> list[Entry]:
-        """The next events of the queue, as many as fit into a group. Events whose request was answered are skipped.
-
-        An event that held up an earlier group is written alone, when nothing else waits.
-        """
+    def _next_group(self, lane: Lane, queue: FairQueue) -> list[Entry]:
+        """The next events of the queue, as many as fit into a group. Events whose request was answered are skipped."""
         group: list[Entry] = []
-        slow: list[Entry] = []
         size = facts = 0
-        while lane.queue and len(group) < self._limits.group_events:
-            event = lane.queue.peek().event
-            if group and (
-                size + event.size > self._limits.group_bytes or facts + event.facts > self._limits.group_facts
-            ):
+        most = self._limits.group_events
+        while queue and len(group) < most:
+            event = queue.peek().event
+            fits = size + event.size <= self._limits.group_bytes and facts + event.facts <= self._limits.group_facts
+            bound = self._suspects.most_together(event.key)
+            if bound is not None and queue is lane.suspects:
+                fits, most = fits and len(group) < bound, min(most, bound)
+            if group and not fits:
                 break
-            entry = lane.queue.pop()
+            entry = queue.pop()
             if entry.answer.cancelled():
                 continue
-            if (other := self._lanes.must_change(lane, entry)) is not None:
-                self._wake(other)
-            elif self._slow.is_paused(entry.event.key):
+            if self._suspects.is_paused(event.key):
                 _answer_all([entry], TOO_SLOW)
-            elif self._slow.must_go_alone(entry.event.key):
-                slow.append(entry)
+            elif bound is not None and queue is lane.queue:
+                self._wake(self._lanes.set_apart(lane, entry))
             else:
                 group.append(entry)
-                size += entry.event.size
-                facts += entry.event.facts
-        if not group and slow:
-            group.append(slow.pop(0))
-        lane.queue.extend(slow)
-        return group
+                size += event.size
+                facts += event.facts
+        return [entry for entry in group if not self._changes_lane(lane, entry)]
+
+    def _changes_lane(self, lane: Lane, entry: Entry) -> bool:
+        other = self._lanes.must_change(lane, entry)
+        if other is not None:
+            self._wake(other)
+        return other is not None
 
     async def _write(self, lane: Lane, group: list[Entry]) -> None:
         """Writes a group; one that a store refuses for a single event is split until that event is alone."""
@@ -224,6 +227,7 @@ class Sink:
                 await self._refuse(lane, group[0], error)
             return
         self._health.note_success()
+        self._suspects.clear(entry.event.key for entry in group)
         _answer_all([entry for entry in group if entry.event.key not in committed.waiting], ACCEPTED)
         for tenant_id in sorted(committed.rebuild):
             self._metrics.rebuilds.labels(str(tenant_id)).inc()
@@ -233,19 +237,27 @@ class Sink:
             task.add_done_callback(self._rebuilding.discard)
 
     async def _write_without_slow_events(self, lane: Lane, group: list[Entry]) -> None:
-        """Splits a group that took too long. Large events are suspected first; a single suspect goes last, alone."""
+        """Splits a group that took too long. The suspects are set apart, and the others are written at once.
+
+        What is suspected of an event holds also for the next request with it: this one may be answered already.
+        """
         if len(group) == 1:
-            self._slow.pause(group[0].event.key)
+            self._suspects.pause(group[0].event.key)
             _answer_all(group, TOO_SLOW)
             return
-        small, large = _split_by_size(group)
-        if len(large) == 1:
-            self._slow.suspect(large[0].event.key)
-            lane.queue.extend(large)
-            large = []
-        for part in (small, large):
-            if unanswered := [entry for entry in part if not entry.answer.done()]:
-                await self._write(lane, unanswered)
+        split = split_slow_group(group)
+        self._suspects.suspect([entry.event.key for entry in split.suspects], len(split.suspects))
+        for entry in split.suspects:
+            if not entry.answer.done():
+                self._wake(self._lanes.set_apart(lane, entry))
+        answered = [entry.event.key for entry in split.others if entry.answer.done()]
+        if answered and not split.has_reason:
+            # the slow event may be one of these, which are not tried now
+            self._suspects.suspect(answered, len(split.others))
+        # Others of a tenant whose suspects are in the second lane now follow them: they would only wait for each other.
+        others = [entry for entry in split.others if not entry.answer.done() and not self._changes_lane(lane, entry)]
+        if others:
+            await self._write(lane, others)
 
     async def _refuse(self, lane: Lane, entry: Entry, error: Exception) -> None:
         answer = answer_for_error(error)
@@ -289,13 +301,3 @@ def _answer_all(entries: Sequence[Entry], answer: Answer) -> None:
     for entry in entries:
         if not entry.answer.done():
             entry.answer.set_result(answer)
-
-
-def _split_by_size(group: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Splits off the few largest events that hold half of the bytes; neither part is empty if there are two or more."""
-    small = sorted(group, key=lambda entry: entry.event.size)
-    total = sum(entry.event.size for entry in group)
-    large: list[Entry] = []
-    while 2 * sum(entry.event.size for entry in large) < total:
-        large.append(small.pop())
-    return small, large
