@@ -6,6 +6,7 @@ GraphError               the server itself: a full disk, a missing right, …
 ├── GraphAccessDenied    Neo4j refused the user or the password
 └── GraphUnavailable     Neo4j does not answer in time; trying again may help
     ├── GraphTooSlow     it answers, but has ended a transaction that took too long: less at a time may help
+    ├── GraphInterrupted it answers, but has ended a transaction that waited for a lock, or that somebody told it to end
     └── GraphLost        there is no connection to Neo4j: it was ended, or is starting again
 """
 
@@ -39,6 +40,12 @@ class GraphTooSlow(GraphUnavailable):
     """The graph server has ended a transaction that took longer than it may."""
 
     advice = "look at what else Neo4j does; a write that is too large is tried again in parts"
+
+
+class GraphInterrupted(GraphUnavailable):
+    """The graph server has ended a transaction for a reason outside of it: the lock of another one, an operator."""
+
+    advice = "look at the transactions of Neo4j (SHOW TRANSACTIONS): one of them may hold a lock"
 
 
 class GraphLost(GraphUnavailable):

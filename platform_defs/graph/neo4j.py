@@ -23,7 +23,14 @@ from neo4j.exceptions import (
 from platform_defs.errors import GraphError, one_line
 from platform_defs.graph import cypher
 from platform_defs.graph.batch_store import OpenTransaction
-from platform_defs.graph.errors import GraphAccessDenied, GraphConflict, GraphLost, GraphTooSlow, GraphUnavailable
+from platform_defs.graph.errors import (
+    GraphAccessDenied,
+    GraphConflict,
+    GraphInterrupted,
+    GraphLost,
+    GraphTooSlow,
+    GraphUnavailable,
+)
 from platform_defs.graph.neo4j_store import Neo4jStore
 from platform_defs.graph.port import GraphStore
 from platform_defs.graph.vocabulary import vector_label
@@ -37,7 +44,10 @@ REHEARSAL_TIMEOUT_S = 60
 _SCHEMA_RACE = "AlreadyExists"
 # the server answers, but not the database in it
 _NOT_STARTED = "DatabaseUnavailable"
-_TIMED_OUT = ("TransactionTimedOut", "TransactionTimedOutClientConfiguration", "LockClientStopped", "Terminated")
+_TIMED_OUT = ("TransactionTimedOut", "TransactionTimedOutClientConfiguration")
+# The transaction waited for a lock until its time was over, or somebody or a server that stops has ended it. The driver
+# makes a ClientError of what the server calls a TransientError, because it must not repeat such a transaction itself.
+_ENDED = ("Terminated", "LockClientStopped")
 
 
 @dataclass(frozen=True)
@@ -153,6 +163,8 @@ class Neo4jGraph:
         except Neo4jError as error:
             if (error.code or "").endswith(_TIMED_OUT):
                 raise GraphTooSlow(f"{self._name} took too long: {_server_message(error)}") from error
+            if (error.code or "").endswith(_ENDED):
+                raise GraphInterrupted(f"{self._name} ended a transaction: {_server_message(error)}") from error
             raise GraphError(f"{self._name}: {_server_message(error)}") from error
 
     def _create_missing(self, statements: Mapping[str, str]) -> None:

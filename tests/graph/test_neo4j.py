@@ -5,6 +5,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import neo4j as driver_package
@@ -13,7 +15,7 @@ from sqlalchemy import create_engine
 
 from platform_defs.errors import GraphError
 from platform_defs.graph import cypher
-from platform_defs.graph.errors import GraphUnavailable
+from platform_defs.graph.errors import GraphInterrupted, GraphTooSlow, GraphUnavailable
 from platform_defs.graph.model import Edge, EdgeKey, Node, UpsertEdges, UpsertNodes
 from platform_defs.graph.neo4j import Neo4jGraph, Timeouts
 from platform_defs.graph.neo4j_store import Neo4jStore
@@ -24,7 +26,7 @@ from platform_defs.settings import Settings
 from tests.graph.conftest import random_tenant
 from tests.needs import ROOT, require
 from tests.ports import free_ports
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 SEED_CONSTRAINTS = {
     "tenant_id_uk",
@@ -206,13 +208,49 @@ def test_a_statement_that_waits_for_a_lock_ends_with_its_transaction_timeout(
     try:
         with session.begin_transaction() as holder:
             holder.run("MATCH (n:Table {tenantId: $tenant}) SET n.held = true", tenant=store.tenant).consume()
-            with pytest.raises(GraphUnavailable):
+            with pytest.raises(GraphInterrupted):
                 impatient.for_tenant(store.tenant).apply([UpsertNodes([Node("t", {"Table"}, {"x": 1})])])
             holder.rollback()
         assert store.nodes(["t"])["t"].props == {}
     finally:
         impatient.close()
         store.clear()
+
+
+ENDLESS = "UNWIND range(1, 1000000000) AS a UNWIND range(1, 1000000000) AS b WITH b WHERE b = -$tenant RETURN count(b)"
+
+
+@pytest.mark.needs("neo4j")
+def test_a_transaction_that_takes_too_long_by_itself_was_too_slow(neo4j: Neo4jGraph) -> None:
+    impatient = Neo4jGraph(require("neo4j"), timeouts=QUICK)
+    try:
+        with pytest.raises(GraphTooSlow):
+            impatient.write(lambda transaction: transaction.run(ENDLESS, tenant=random_tenant()).consume())
+    finally:
+        impatient.close()
+
+
+@pytest.mark.needs("neo4j")
+def test_a_transaction_that_somebody_ends_was_not_too_slow(neo4j: Neo4jGraph, session: driver_package.Session) -> None:
+    tenant = random_tenant()
+    patient = Neo4jGraph(require("neo4j"), timeouts=Timeouts(transaction=PATIENCE_S))
+
+    def end() -> bool:
+        mine = "SHOW TRANSACTIONS YIELD transactionId, parameters, currentQuery WHERE parameters.tenant = $tenant"
+        found = session.run(f"{mine} AND currentQuery = $text", tenant=tenant, text=ENDLESS).data()
+        for row in found:
+            session.run(f"TERMINATE TRANSACTIONS '{row['transactionId']}'").consume()
+        return bool(found)
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            write = partial(patient.write, lambda transaction: transaction.run(ENDLESS, tenant=tenant).consume())
+            written = pool.submit(write)
+            until("the transaction", end)
+            with pytest.raises(GraphInterrupted):
+                written.result(PATIENCE_S)
+    finally:
+        patient.close()
 
 
 def test_a_url_that_the_driver_cannot_use_is_one_line() -> None:
