@@ -14,7 +14,7 @@ from platform_defs.access.principal import Principal
 from platform_defs.access.tenants import Tenant, find_tenant, find_tenants
 from platform_defs.canonical import canonical_json
 from platform_defs.errors import one_line
-from platform_defs.graph.errors import GraphTooSlow
+from platform_defs.graph.errors import GraphInterrupted, GraphTooSlow, GraphUnavailable
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.facts import Ref, weight_of
@@ -42,9 +42,12 @@ ABANDONED_AFTER = timedelta(seconds=15)
 
 # A group of the recovery has at most so many facts, unless one event alone has more.
 GROUP_FACTS = 10_000
-# Of how many tenants one recovery hands an event that is too wide for one transaction to a rebuild. If there are more,
-# it is not the events that are too wide but a store that is too slow.
-MAX_TOO_WIDE = 2
+# Of so many tenants one recovery leaves the events to a rebuild or to the next recovery, because the graph has ended
+# their transactions. If there are more, it is not the events or a lock but a store that is too slow.
+MAX_LEFT = 2
+# So many transactions of one recovery may end like that, which takes ten seconds each. Finding the one event that is
+# too wide among the 500 that are read at once takes two or three of them, or ten if others have more facts.
+MAX_ENDED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ class RecoveryReport:
 
     waiting: events that could not be applied for a reason nobody foresaw; they are tried again. why: the last reason.
     too_wide: ids of tenants with an event that one transaction cannot write in time; their graphs are rebuilt, which
-    writes them in parts.
+    writes them in parts. held: ids of tenants whose graph something else has locked, so that their events wait.
+    held_by: what the graph said of the last one. ended: how many transactions it has ended for one of the two reasons.
     """
 
     applied: int = 0
@@ -62,6 +66,14 @@ class RecoveryReport:
     why: str = ""
     rebuilt: tuple[int, ...] = ()
     too_wide: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
+    held_by: str = ""
+    ended: int = 0
+
+    @property
+    def left(self) -> frozenset[int]:
+        """Ids of tenants of which this recovery applies no more events."""
+        return self.too_wide | self.held
 
 
 def is_recovery_needed(engine: Engine) -> bool:
@@ -90,24 +102,25 @@ def recover(engine: Engine, graph: Graph, *, patience: timedelta = ABANDONED_AFT
 
 
 def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryReport:
-    report, too_slow = _apply_waiting(engine, graph, now() - patience)
+    report, stopped_by = _apply_waiting(engine, graph, now() - patience)
     report = replace(report, rebuilt=_rebuild_requested(engine, graph))
-    if too_slow is not None:
-        raise too_slow
+    if stopped_by is not None:
+        raise stopped_by
+    if report.held:
+        tenants = ", ".join(map(str, sorted(report.held)))
+        raise LineageError(f"events of the tenants {tenants} wait, because their graphs are locked: {report.held_by}")
     return report
 
 
-def _apply_waiting(engine: Engine, graph: Graph, before: datetime) -> tuple[RecoveryReport, GraphTooSlow | None]:
+def _apply_waiting(engine: Engine, graph: Graph, before: datetime) -> tuple[RecoveryReport, GraphUnavailable | None]:
     """Applies what was stored before that time, until a graph proves to be too slow for anything."""
     after, report = 0, RecoveryReport()
     while rows := raw_events.read_unapplied(engine, before=before, after_id=after):
         after = rows[-1].id
         for group in _groups(rows):
-            # what a rebuild will apply needs no try of its own
-            some = [row for row in group if row.tenant.id not in report.too_wide]
             try:
-                report = _apply(engine, graph, some, report) if some else report
-            except GraphTooSlow as error:
+                report = _apply(engine, graph, group, report)
+            except (GraphTooSlow, GraphInterrupted) as error:
                 return report, error
     return report, None
 
@@ -230,7 +243,7 @@ def _groups(rows: Sequence[StoredEvent]) -> Iterator[list[StoredEvent]]:
     group: list[StoredEvent] = []
     facts = 0
     for row in rows:
-        weight = sum(map(weight_of, row.event_facts.facts))
+        weight = _weight(row)
         if group and facts + weight > GROUP_FACTS:
             yield group
             group, facts = [], 0
@@ -240,26 +253,53 @@ def _groups(rows: Sequence[StoredEvent]) -> Iterator[list[StoredEvent]]:
         yield group
 
 
+def _weight(row: StoredEvent) -> int:
+    return sum(map(weight_of, row.event_facts.facts))
+
+
 def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent], before: RecoveryReport) -> RecoveryReport:
     """Adds these events to the report. A group that fails is split until the bad event is alone."""
+    # what a rebuild or the next recovery will apply needs no try of its own
+    rows = [row for row in rows if row.tenant.id not in before.left]
+    if not rows:
+        return before
     try:
         return replace(before, applied=before.applied + _apply_group(engine, graph, rows))
-    except Exception as error:
-        if isinstance(error, GraphTooSlow) and len(before.too_wide) < MAX_TOO_WIDE:
-            if len(rows) == 1:
-                return _leave_to_rebuild(engine, rows[0], before)
-        elif is_store_unavailable(error):
+    except (GraphTooSlow, GraphInterrupted) as error:
+        if len(before.left) >= MAX_LEFT or before.ended >= MAX_ENDED:
             raise
-        elif len(rows) == 1 and is_caused_by_event(error):
+        report = replace(before, ended=before.ended + 1)
+        if isinstance(error, GraphInterrupted) and len({row.tenant.id for row in rows}) == 1:
+            return _leave_to_next(rows[0].tenant, report, error)
+        if len(rows) == 1:
+            return _leave_to_rebuild(engine, rows[0], report)
+        parts = _suspects_apart(rows)
+    except Exception as error:
+        if is_store_unavailable(error):
+            raise
+        if len(rows) == 1 and is_caused_by_event(error):
             _refuse(engine, rows[0], error)
             return replace(before, refused=before.refused + 1)
-        elif len(rows) == 1:
+        if len(rows) == 1:
             # The client was told that this event is accepted. So an error that nobody foresaw must not discard it:
             # the row stays and is tried again.
             log.error("raw event %d cannot be applied and waits", rows[0].id, exc_info=error)
             return replace(before, waiting=before.waiting + 1, why=f"{type(error).__name__}: {one_line(error)}")
-    middle = len(rows) // 2
-    return _apply(engine, graph, rows[middle:], _apply(engine, graph, rows[:middle], before))
+        report, parts = before, [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    for part in parts:
+        report = _apply(engine, graph, part, report)
+    return report
+
+
+def _suspects_apart(rows: Sequence[StoredEvent]) -> list[Sequence[StoredEvent]]:
+    """Parts of what took too long: its tenants, which are written apart; of one tenant the widest event first."""
+    tenants: list[Sequence[StoredEvent]] = [mine for _, mine in _by_tenant(rows)]
+    if len(tenants) > 1:
+        return tenants
+    widest = max(range(len(rows)), key=lambda index: _weight(rows[index]))
+    others = [*rows[:widest], *rows[widest + 1 :]]
+    parts = [rows[widest : widest + 1], others[: len(others) // 2], others[len(others) // 2 :]]
+    return [part for part in parts if part]
 
 
 def _leave_to_rebuild(engine: Engine, row: StoredEvent, before: RecoveryReport) -> RecoveryReport:
@@ -267,6 +307,12 @@ def _leave_to_rebuild(engine: Engine, row: StoredEvent, before: RecoveryReport) 
     log.warning(message, row.id, row.tenant.id)
     transact(engine, partial(rebuild_requests.request_rebuild, tenant_ids=[row.tenant.id]))
     return replace(before, too_wide=before.too_wide | {row.tenant.id})
+
+
+def _leave_to_next(tenant: Tenant, before: RecoveryReport, error: GraphInterrupted) -> RecoveryReport:
+    """A rebuild would wait for the same lock, and the next recovery comes soon."""
+    log.warning("the events of tenant %d wait for the next recovery: %s", tenant.id, one_line(error))
+    return replace(before, held=before.held | {tenant.id}, held_by=one_line(error))
 
 
 def _apply_group(engine: Engine, graph: Graph, rows: Sequence[StoredEvent]) -> int:
