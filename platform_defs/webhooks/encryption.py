@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from platform_defs.errors import SettingsError
 from platform_defs.settings import Settings, resolve_secret
-from platform_defs.webhooks.errors import SecretError
+from platform_defs.webhooks.errors import NoKey, SecretError
 
 ENCRYPTED = "enc:v1:"
 KEY_FILE = "webhook.key"
@@ -67,8 +67,12 @@ def _key_in_file(path: Path, *, create: bool) -> str:
 
 
 def _create_key_file(path: Path) -> None:
-    """Links a finished draft into place: nobody reads half a key, and of two processes only the first creates one."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Links a finished draft into place: nobody reads half a key, and of two processes only the first creates one.
+
+    The home must be there. One that is not is no platform's: what a key in it encrypts, no other process could open.
+    """
+    if not path.parent.is_dir():
+        raise NoKey(path.parent)
     draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -219,3 +219,20 @@ def test_the_scope_is_required_and_the_paths_are_documented(hooks: Api) -> None:
     assert paths[BASE]["post"]["x-scopes"] == ["webhooks:write"]
     bad = hooks.client.get(f"{BASE}/deliveries?status=lost", headers=key_of(hooks.engine))
     assert (bad.status_code, bad.json()["message"]) == (400, "status: expected pending, delivered or dead")
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_literal_secret_that_no_key_could_encrypt_is_refused_and_a_reference_is_not(
+    engine: Engine, tmp_path: Path
+) -> None:
+    home = tmp_path / "elsewhere"
+    body = {"kpiId": "KD1001", "callbackUrl": URL, "secret": "Header,Authorization,hunter2"}
+    with_kpis(engine)
+    with serve_api(engine, home=home, webhook_allow="127.0.0.9/32", webhook_env="WEBHOOK_SIGNING") as api:
+        headers = key_of(engine)
+        answer = api.client.post(BASE, json=body, headers=headers)
+        assert answer.status_code == 503
+        assert answer.json()["message"] == "the platform has no key to encrypt a literal secret with"
+        reference = {**body, "secret": "Header,Authorization,env:WEBHOOK_SIGNING"}
+        assert api.client.post(BASE, json=reference, headers=headers).status_code == 201
+    assert not home.exists()

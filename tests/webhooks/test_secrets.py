@@ -11,7 +11,7 @@ from platform_defs.arrivals.notify.kpi_message import MESSAGE_FIELDS
 from platform_defs.errors import SettingsError
 from platform_defs.webhooks import secrets
 from platform_defs.webhooks.encryption import KEY_FILE, Encryption
-from platform_defs.webhooks.errors import SecretError
+from platform_defs.webhooks.errors import NoKey, SecretError
 from platform_defs.webhooks.masking import mask_spellings, spellings_of
 from platform_defs.webhooks.secrets import Secret, SecretKind
 
@@ -115,11 +115,23 @@ def test_a_signing_secret_is_that_of_standard_webhooks(tmp_path: Path) -> None:
 
 def test_processes_that_start_at_once_agree_on_one_key_that_only_its_owner_reads(tmp_path: Path) -> None:
     home = tmp_path / "home"
+    home.mkdir()
     with ThreadPoolExecutor(8) as pool:
         sealed = set(pool.map(lambda _: Encryption(home).encrypt("x", "p"), range(16)))
     assert len(sealed) == 1
     assert [path.name for path in home.iterdir()] == [KEY_FILE]
     assert stat.S_IMODE((home / KEY_FILE).stat().st_mode) == 0o600
+
+
+def test_a_key_is_created_only_in_a_home_that_is_there(tmp_path: Path) -> None:
+    home = tmp_path / "elsewhere"
+    with pytest.raises(NoKey, match="no key") as refused:
+        Encryption(home).encrypt("x", "p")
+    assert str(home) in refused.value.advice
+    assert "PLATFORM_WEBHOOK_KEY" in refused.value.advice
+    assert not home.exists()
+    assert Encryption(home, "k" * 32).encrypt("x", "p")
+    assert not home.exists()
 
 
 def test_the_key_may_come_from_the_environment_and_a_wrong_one_opens_nothing(

@@ -1,5 +1,6 @@
 """Webhook subscriptions and deliveries over HTTP, under /api/open/kpi/webhooks; a tenant's key sees only its own."""
 
+import logging
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
@@ -17,11 +18,14 @@ from platform_defs.api.http.paths import path_id
 from platform_defs.arrivals.errors import InvalidSubscription, UnknownSubscription
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, MAX_RETRIES, NewSubscription
+from platform_defs.connections import explain
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
 from platform_defs.webhooks.encryption import encryption_from
 from platform_defs.webhooks.environment_names import may_reference_patterns, may_tenant_reference
-from platform_defs.webhooks.errors import NotRedeliverable, UnknownDelivery
+from platform_defs.webhooks.errors import NoKey, NotRedeliverable, UnknownDelivery
+
+log = logging.getLogger(__name__)
 
 SCOPE = "webhooks:write"
 BASE = "/api/open/kpi/webhooks"
@@ -60,7 +64,10 @@ class SubscriptionBody(BaseModel):
     status_code=201,
     response_model=None,
     summary="Subscribe a callback to a KPI",
-    responses={400: {"description": "Names the field and what was expected"}},
+    responses={
+        400: {"description": "Names the field and what was expected"},
+        503: {"description": "The platform has no key to encrypt a literal secret with"},
+    },
     openapi_extra={
         **openapi_security(SCOPE),
         "requestBody": {
@@ -226,7 +233,7 @@ def _parse_id(text: str, what: str) -> int:
 
 
 def _with_http_status(work: Callable[[], T]) -> T:
-    """Calls `work` and answers the errors of subscriptions and deliveries with 400, 404 or 409."""
+    """Calls `work` and answers the errors of subscriptions and deliveries with 400, 404, 409 or 503."""
     try:
         return work()
     except InvalidSubscription as error:
@@ -235,3 +242,6 @@ def _with_http_status(work: Callable[[], T]) -> T:
         raise ApiError(404, str(error)) from None
     except NotRedeliverable as error:
         raise ApiError(409, str(error)) from None
+    except NoKey as error:
+        log.warning("a subscription was refused: %s", explain(error))
+        raise ApiError(503, str(error)) from None
