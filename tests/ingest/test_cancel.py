@@ -15,6 +15,7 @@ from assets.ingest.complete import complete_outcome
 from platform_defs.commands.ingest.harvesting import command
 from platform_defs.demo_source.server import DemoSettings, running_server
 from platform_defs.errors import PlatformError
+from platform_defs.http_door.policy import LONGEST_TIMEOUT_S
 from platform_defs.ingest.codes import ErrorLevel, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, Trigger
 from platform_defs.ingest.errors import ResponseError
 from platform_defs.ingest.ledger.open_partitions import count_cancelled
@@ -25,7 +26,7 @@ from platform_defs.ingest.planning.harvest_requests import windows_to_request
 from platform_defs.ingest.planning.planner import plan_bucket, queue_pending_slices
 from platform_defs.ingest.planning.signals import add_signals
 from platform_defs.ingest.planning.slices import Estimate, id_slice
-from platform_defs.ingest.spec.model import CompiledSpec
+from platform_defs.ingest.spec.model import CompiledSpec, Spec
 from platform_defs.ingest.tasks.leases import LEASE
 from platform_defs.store.tables.ingest import ing_plan, ing_plan_slice, ing_task, ing_task_run, ing_task_run_batch
 from tests.ingest.demo.demo_client import DemoClient
@@ -152,7 +153,7 @@ def test_executors_that_work_on_a_plan_while_it_is_cancelled_leave_nothing_open(
 
 @pytest.mark.parametrize("waits_for", ["the rate gate", "the source"])
 def test_a_cancelled_window_does_not_wait_for_its_next_page(engine: Engine, waits_for: str) -> None:
-    """The next request may go in four minutes, or its answer comes in half of one."""
+    """The next request may go in four minutes, or its answer comes when nobody waits for it any more."""
     names = ("demo_crossref", "works", Operation.HARVEST)
     with running_server(DemoSettings(now=DEMO_NOW)) as url, ThreadPoolExecutor(1) as pool:
         demo = DemoClient(url)
@@ -161,15 +162,24 @@ def test_a_cancelled_window_does_not_wait_for_its_next_page(engine: Engine, wait
                 slow = {"refill_per_s": 1 / 240, "burst": 1}
                 harvester.change = lambda spec: replace(spec, rate=replace(spec.rate, **slow))
             else:
-                demo.make_trouble("slow", seconds=25, skip=1, path="/works")
+                harvester.change = with_the_longest_timeouts
+                demo.make_trouble("hold", skip=1, path="/works")
             harvest = pool.submit(harvester.harvest, "demo_crossref")
             until("the first page is stored", lambda: rows_of(engine, ing_task_run_batch))
             cancel_plans(engine, *names, PlanChoice(), reason="wrong key", now=DEMO_NOW)
             [result] = harvest.result()
         assert not result.is_complete
         assert demo.requests()["total"] <= (1 if waits_for == "the rate gate" else 2)
+        demo.control(release=True)
     assert len(rows_of(engine, ing_task_run_batch)) == 1
     assert [task.status_code for task in rows_of(engine, ing_task)] == [TaskStatus.CANCELLED]
+
+
+def with_the_longest_timeouts(spec: Spec) -> Spec:
+    assert spec.search is not None
+    longest = round(LONGEST_TIMEOUT_S * 1000)
+    http = replace(spec.search.http, read_timeout_ms=longest, total_timeout_ms=longest)
+    return replace(spec, search=replace(spec.search, http=http))
 
 
 def refuse(number: int) -> None:
