@@ -8,13 +8,23 @@ from typing import Any
 
 import mysql.connector
 import pytest
+from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
+from platform_defs.access.principal import Principal, SourceType
+from platform_defs.access.tenants import DEMO_TENANT, add_tenant
+from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphAccessDenied, GraphUnavailable
-from platform_defs.lineage.sink import store_health
+from platform_defs.lineage.intake.intake import Intake
+from platform_defs.lineage.intake.known_tenants import KnownTenants
+from platform_defs.lineage.sink import commit, own_writes, store_health
 from platform_defs.lineage.sink.answers import WARMING_UP, Answer
+from platform_defs.lineage.sink.apply import apply_events
+from platform_defs.lineage.sink.opening import open_committer
 from platform_defs.lineage.sink.store_health import DATABASE, GRAPH, StoreHealth
+from platform_defs.store.engine import has_one_writer
 from platform_defs.store.errors import StoreUnavailable
+from tests.lineage_events import run_event
 from tests.waiting import PATIENCE_S
 
 LOST_GRAPH, LOST_DATABASE = GraphUnavailable("no answer"), StoreUnavailable("no answer")
@@ -235,6 +245,47 @@ def test_while_a_write_hangs_on_a_silent_store_no_event_is_taken(stores: Stores)
         assert not health.is_away
 
     run(work())
+
+
+def test_a_database_that_makes_a_ping_wait_for_a_write_of_this_process_is_not_away(
+    stores: Stores, migrated: dict[str, Engine]
+) -> None:
+    """A file of SQLite has one writer at a time: a wide event would make everybody else get 503 at once."""
+
+    async def work() -> None:
+        health = stores.health(deadline_s=0.01)
+        stores.database.away = True
+        with migrated["sqlite"].begin() as connection, own_writes.granted(connection):
+            assert await health.is_event_too_slow(began=float("-inf"))
+            # what is silent besides is away all the same
+            stores.graph.away = True
+            assert not await health.is_event_too_slow(began=float("-inf"))
+        stores.graph.away = False
+        assert not await health.is_event_too_slow(began=float("-inf"))
+        stores.database.away = False
+        assert await health.is_event_too_slow(began=float("-inf"))
+
+    run(work())
+
+
+def test_a_write_is_known_to_be_granted_where_a_ping_has_to_wait_for_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def look(*arguments: Any) -> Any:
+        seen.append(own_writes.is_under_way())
+        return apply_events(*arguments)
+
+    add_tenant(engine, DEMO_TENANT)
+    source = Principal("key", "spark", frozenset(), SourceType.COMPUTE, DEMO_TENANT)
+    event = Intake(KnownTenants(engine)).prepare(source, run_event()).prepared
+    monkeypatch.setattr(commit, "apply_events", look)
+    committer = open_committer(engine, EmbeddedGraph.on(engine))
+    committer.commit([event])
+    committer.close()
+    assert seen == [has_one_writer(engine)]
+    assert not own_writes.is_under_way()
 
 
 def test_a_ping_that_hangs_is_no_answer_and_no_other_one_is_sent(stores: Stores) -> None:

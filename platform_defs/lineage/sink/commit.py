@@ -18,7 +18,7 @@ from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphConflict, GraphLost, InvalidGraphValue
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.merge.relinking import Relink
-from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink import own_writes, raw_events
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.sink.graph_watch import GraphWatch
 from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
@@ -158,6 +158,10 @@ class EmbeddedCommitter:
         return _result(pending, late, missed)
 
     def _write(self, connection: Connection, events: Sequence[PreparedEvent]) -> tuple[PendingWrites, Late]:
+        with own_writes.granted(connection):
+            return self._write_granted(connection, events)
+
+    def _write_granted(self, connection: Connection, events: Sequence[PreparedEvent]) -> tuple[PendingWrites, Late]:
         graph = EmbeddedGraph.in_transaction(connection)
         pending = find_pending(connection, graph, events, self._watch)
         if not pending.events:

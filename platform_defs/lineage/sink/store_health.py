@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from platform_defs.errors import GraphError, one_line
 from platform_defs.graph.errors import GraphUnavailable
+from platform_defs.lineage.sink import own_writes
 from platform_defs.lineage.sink.answers import WARMING_UP, Answer, store_down
 from platform_defs.lineage.sink.limits import Clock
 from platform_defs.lineage.sink.raw_events import EventKey
@@ -161,9 +162,12 @@ class StoreHealth:
     async def _find_silent(self) -> frozenset[str]:
         """The stores that do not answer a ping in time."""
         stores = self._stores.items()
+        waits_for_us = own_writes.is_under_way()
         answers = await asyncio.gather(*(store.answers(self._deadline_s * PING_SHARE) for _, store in stores))
         silent = frozenset(name for (name, _), answer in zip(stores, answers, strict=True) if not answer)
         self._refusing = self._refusing - silent | {name for name in silent if self._stores[name].refuses}
+        if (waits_for_us or own_writes.is_under_way()) and DATABASE not in self._refusing:
+            silent -= {DATABASE}
         return silent
 
     def _troubles(self, stores: Iterable[str]) -> str:
