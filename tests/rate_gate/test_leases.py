@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from sqlalchemy import Engine, select
@@ -19,7 +20,7 @@ from platform_defs.store.tables.rate_gate import rate_gate_lease
 from tests.conftest import STORES
 from tests.needs import ROOT
 from tests.rate_gate.clocks import StillClock
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def gates(engine: Engine, clock: StillClock, count: int) -> list[RateGate]:
@@ -113,15 +114,18 @@ def test_threads_never_hold_more_than_the_limit(engine: Engine) -> None:
     assert (out, most[0] <= 2) == ([0], True)
 
 
-HOLDER = """
+# Leases that are taken for longer than a test lasts, and made short when they are extended: however long the holder
+# needs for the second one, the first has not run out.
+LONG_S = 3 * PATIENCE_S
+HOLDER = f"""
 import sys, threading
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.leases import LeaseKeeper
 from platform_defs.rate_gate.table import open_gate_engine
 gate = RateGate(open_gate_engine(sys.argv[1]))
 keeper = LeaseKeeper(gate.leases, lease_s=4)
-with keeper.kept(gate.leases.take("k", 2, ttl_s=keeper.lease_s)):
-    with keeper.kept(gate.leases.take("k", 2, ttl_s=keeper.lease_s)):
+with keeper.kept(gate.leases.take("k", 2, ttl_s={LONG_S})):
+    with keeper.kept(gate.leases.take("k", 2, ttl_s={LONG_S})):
         print("holds both", flush=True)
         threading.Event().wait()
 """
@@ -137,6 +141,8 @@ def test_leases_are_extended_while_their_process_lives_and_free_soon_after_it_wa
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holds both\n"
+        soon = (time.time() + PATIENCE_S) * 1e6
+        until("both leases to be short", lambda: max(ends_of_leases(engine)) < soon)
         first = ends_of_leases(engine)
         until("both leases to be extended", lambda: all(map(int.__lt__, first, ends_of_leases(engine))))
         os.kill(holder.pid, signal.SIGKILL)
