@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from platform_defs.access.keys import issue_key
 from platform_defs.access.principal import Principal, SourceType
 from platform_defs.access.tenants import Tenant, add_tenant, find_tenant
 from platform_defs.cli import main
+from platform_defs.graph.neo4j import Timeouts
 from platform_defs.graph.open import open_graph
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake.intake import Intake
@@ -48,6 +49,7 @@ from tests.conftest import dropped_databases, new_database
 from tests.e2e.conftest import UNHURRIED
 from tests.e2e.cut import Cable, cable
 from tests.e2e.serving import Serving
+from tests.graph.conftest import UNHURRIED as UNHURRIED_GRAPH
 from tests.lineage_events import run_event
 from tests.needs import require
 from tests.waiting import PATIENCE_S, until
@@ -94,7 +96,7 @@ class Place:
 
     @contextmanager
     def graph(self) -> Iterator[Any]:
-        opened = open_graph(Settings(graph_url=self.host.graph_url), self.engine)
+        opened = open_graph(Settings(graph_url=self.host.graph_url), self.engine, timeouts=UNHURRIED_GRAPH)
         try:
             yield opened
         finally:
@@ -190,6 +192,7 @@ def options(sink: Place, compression: str | None) -> dict[str, Any]:
         "url": sink.url,
         "endpoint": "api/openlineage",
         "auth": {"type": "api_key", "apiKey": sink.key},
+        "timeout": PATIENCE_S,
     }
     return found if compression is None else found | {"compression": compression}
 
@@ -438,6 +441,7 @@ def _lose_and_find(sink: Place, wire: Cable, tmp_path: Path) -> None:
 @pytest.fixture
 def command(sink: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """`platform …` on the sink's stores, in this process: its exit code and what it printed."""
+    monkeypatch.setattr(Timeouts.__init__, "__defaults__", astuple(UNHURRIED_GRAPH))
 
     def run(*arguments: str) -> tuple[int, str]:
         for name, value in sink.environment.items():
