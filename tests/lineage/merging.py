@@ -419,13 +419,15 @@ def _stated_by_own_sql(job: Ref, run: str, kind: str, *rest: Any) -> list[Fact]:
     return stated(job, run, kind, Ref("sql", (job.name[-1],)), *rest)
 
 
-def _many_statements(jobs: Sequence[Ref], runs: Sequence[str]) -> st.SearchStrategy[list[Fact]]:
+def _many_statements(
+    jobs: Sequence[Ref], runs: Sequence[str], kinds: Sequence[str] = ("START", "COMPLETE", "COMPLETE")
+) -> st.SearchStrategy[list[Fact]]:
     x_or_y = st.sampled_from(["x", "y"])
     return st.builds(
         _stated_by_own_sql,
         st.sampled_from(jobs),
         st.sampled_from(runs),
-        st.sampled_from(["START", "COMPLETE", "COMPLETE"]),
+        st.sampled_from(kinds),
         *(st.sampled_from([TABLES[0], *TABLES[:2]]), st.sampled_from([TABLES[1], *TABLES[:2]])),
         st.dictionaries(x_or_y, _typed, max_size=2),
         st.lists(st.tuples(x_or_y, x_or_y), max_size=2, unique=True),
@@ -454,11 +456,21 @@ crowded_and_moved_events = st.one_of(_crowd, _crowd, _crowd, _ends_of_claims, _r
 _runs = _many_statements(MANY_JOBS[:1], [f"r{number}" for number in range(6)])
 many_runs_events = st.one_of(_runs, _runs, _runs, _runs, _ends_of_claims)
 many_runs_and_moved_events = st.one_of(_runs, _runs, _runs, _runs, _ends_of_claims, _renames_of_claimed)
+_open_runs = _many_statements(MANY_JOBS[:1], [f"r{number}" for number in range(6)], ["START"] * 5 + ["COMPLETE"])
+open_runs_events = st.one_of(_open_runs, _open_runs, _open_runs, _open_runs, _ends_of_claims)
+open_runs_and_moved_events = st.one_of(
+    _open_runs, _open_runs, _open_runs, _open_runs, _ends_of_claims, _renames_of_claimed
+)
 # more jobs on one column and one edge, and more runs of one job, than are remembered then
 CROWD = [_stated_by_own_sql(job, "r1", "COMPLETE", *TABLES[:2], {"x": {}}, [("x", "x")], []) for job in MANY_JOBS]
 MANY_RUNS = [
     _stated_by_own_sql(MANY_JOBS[0], f"r{number}", kind, *TABLES[:2], {name: {}}, [("x", name)], [])
     for number, (kind, name) in enumerate([("COMPLETE", "x"), ("START", "y"), ("START", "x"), ("COMPLETE", "y")])
+]
+# more uncompleted runs that count than are remembered then
+OPEN_RUNS = [
+    _stated_by_own_sql(MANY_JOBS[0], f"r{number}", "START", *TABLES[:2], {name: {}}, [("x", name)], [])
+    for number, name in enumerate(["x", "y", "z"])
 ]
 
 # Runs of one job that repeat themselves: each event makes one of a few statements, so that runs which are not

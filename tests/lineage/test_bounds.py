@@ -1,6 +1,7 @@
 """The merge remembers a bounded number of claims and runs; beyond the bounds it stays exact or asks for a rebuild."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -11,13 +12,14 @@ from sqlalchemy import Engine
 from platform_defs.access.tenants import DEMO_TENANT
 from platform_defs.graph.port import GraphStore
 from platform_defs.graph.text import graph_lines
-from platform_defs.lineage.facts import SPEAKER, Dropped, Fact, Ref, Renamed, Unlinked
+from platform_defs.lineage.facts import SPEAKER, Dropped, Fact, Ref, Renamed, Statement, Unlinked
 from platform_defs.lineage.merge import bounds
-from platform_defs.lineage.sink.apply import EventFacts
+from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.version import Version
 from tests.lineage.merging import (
     CROWD,
     MANY_RUNS,
+    OPEN_RUNS,
     REPEATING_RUNS,
     TABLES,
     PlainStore,
@@ -30,6 +32,8 @@ from tests.lineage.merging import (
     loaded,
     many_runs_and_moved_events,
     many_runs_events,
+    open_runs_and_moved_events,
+    open_runs_events,
     repeating_runs_events,
     stated,
 )
@@ -96,6 +100,45 @@ def test_runs_that_repeat_themselves_beyond_what_is_remembered_end_in_the_refere
         ends_in_the_reference(history, migrated["sqlite"])
 
     same()
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_more_uncompleted_runs_say_than_are_remembered_ends_in_the_reference_in_any_order(
+    migrated: dict[str, Engine],
+) -> None:
+    @many
+    @given(histories(open_runs_events, OPEN_RUNS) | histories(open_runs_and_moved_events, OPEN_RUNS))
+    def same(history: History) -> None:
+        ends_in_the_reference(history, migrated["sqlite"])
+
+    same()
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_whatever_events_are_forgotten_what_more_uncompleted_runs_said_than_are_remembered_stays(
+    migrated: dict[str, Engine],
+) -> None:
+    @many
+    @given(histories(open_runs_events, OPEN_RUNS) | histories(open_runs_and_moved_events, OPEN_RUNS), st.data())
+    def same(history: History, data: st.DataObject) -> None:
+        in_order = each_of_a_new_run(history[0])
+        forgotten = data.draw(st.integers(0, len(in_order)))
+        store = PlainStore(TENANT.id)
+        arrive(cast(GraphStore, store), TENANT, [[one] for one in in_order])
+        assert rebuilt(migrated["sqlite"], store, in_order[forgotten:]) == Reference(TENANT, in_order).lines()
+
+    same()
+
+
+def each_of_a_new_run(events: Sequence[EventFacts]) -> list[EventFacts]:
+    """What is deleted of a run that is not remembered is no part of it any more, so no run says anything twice."""
+    return [
+        replace(
+            event,
+            facts=tuple(fact.of_run(str(at)) if isinstance(fact, Statement) else fact for fact in event.facts),
+        )
+        for at, event in enumerate(events)
+    ]
 
 
 def test_whatever_events_are_forgotten_a_crowd_stays(
@@ -243,6 +286,63 @@ def test_what_uncompleted_runs_said_ends_with_the_next_one_that_completes_howeve
     assert rebuilds_of(*failed, [done]) == 1
     assert rebuilds_of(*failed, [done], [ran(301, "next", "COMPLETE", B, "y")]) == 1
     assert rebuilds_of(*failed[:12], [done]) == 0
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_uncompleted_runs_said_stays_although_its_events_are_deleted_until_a_run_completes(
+    migrated: dict[str, Engine],
+) -> None:
+    """More of it than is remembered. The claims alone tell what it was: none may be lost, none may stay for ever."""
+    failed = [ran(at, f"r{at}", "FAIL", B, f"c{at}", lineage=True) for at in range(1, 6)]
+    done = ran(300, "done", "COMPLETE", B, "x")
+    store = PlainStore(TENANT.id)
+    arrive(cast(GraphStore, store), TENANT, [[event] for event in failed])
+    said = Reference(TENANT, failed).lines()
+    # everything is deleted, little by little
+    for deleted in (3, 4, 5):
+        assert rebuilt(migrated["sqlite"], store, failed[deleted:]) == said
+    assert apply_events(cast(GraphStore, store), TENANT, [done]).needs_rebuild
+    assert rebuilt(migrated["sqlite"], store, [done]) == Reference(TENANT, [*failed, done]).lines()
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_uncompleted_runs_said_goes_with_a_renamed_table_however_many_they_were() -> None:
+    failed = [ran(at, f"r{at}", "FAIL", B, f"c{at}", lineage=True) for at in range(1, 6)]
+    moves = [catalog(10, Renamed(B, C)), catalog(11, Renamed(column(C, "c1"), column(C, "z")))]
+    assert rebuilds_of(*([event] for event in (*failed, *moves))) == 0
+    # the table of the new name has a past of its own
+    other = ran(7, "r7", "FAIL", C, "x", lineage=True)
+    assert rebuilds_of(*([event] for event in (*failed, other, *moves))) == 1
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_uncompleted_runs_said_of_a_table_that_was_renamed_since_ends_too_when_a_run_completes(
+    migrated: dict[str, Engine],
+) -> None:
+    failed = [ran(at, f"r{at}", "FAIL", B, f"c{at}", lineage=True) for at in range(1, 6)]
+    moved = catalog(10, Dropped(C), Renamed(B, C))
+    done = ran(300, "done", "COMPLETE", C, "x")
+    for stored in ([], [moved]):
+        store = PlainStore(TENANT.id)
+        arrive(cast(GraphStore, store), TENANT, [[event] for event in (*failed, moved)])
+        assert rebuilt(migrated["sqlite"], store, stored) == Reference(TENANT, [*failed, moved]).lines()
+        assert apply_events(cast(GraphStore, store), TENANT, [done]).needs_rebuild
+        assert rebuilt(migrated["sqlite"], store, [*stored, done]) == Reference(TENANT, [*failed, moved, done]).lines()
+
+
+@pytest.mark.parametrize("kind", ["FAIL", "COMPLETE"])
+@pytest.mark.usefixtures("small_memory")
+def test_what_is_deleted_of_a_run_that_is_not_remembered_is_no_part_of_it_any_more(
+    kind: str, migrated: dict[str, Engine]
+) -> None:
+    """Nothing tells then what the run has said: a later event of it is taken for one of a new run."""
+    first, *stored = [ran(at, f"r{at}", kind, B, f"c{at}") for at in (1, 2, 3)]
+    store = PlainStore(TENANT.id)
+    arrive(cast(GraphStore, store), TENANT, [[event] for event in (first, *stored)])
+    assert rebuilt(migrated["sqlite"], store, stored) == Reference(TENANT, [first, *stored]).lines()
+    again, as_if = (ran(9, run, "COMPLETE", B, "y") for run in ("r1", "new"))
+    apply_events(cast(GraphStore, store), TENANT, [again])
+    assert rebuilt(migrated["sqlite"], store, [*stored, again]) == Reference(TENANT, [first, *stored, as_if]).lines()
 
 
 def test_a_column_that_was_read_once_more_after_a_drop_stays_although_that_run_is_forgotten() -> None:

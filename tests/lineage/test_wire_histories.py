@@ -5,8 +5,8 @@ future, fields inside of fields, facets that are deleted, drops of schemas and c
 rebuilt between deliveries, retention deletes events, and each graph store has its own database.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -174,16 +174,35 @@ def live_through_retention(random: Random, deliveries: Deliveries) -> None:
     teller = Teller(random, deliveries.tenant.id, paths=False)
     events = [teller.event(minute) for minute in range(random.randint(3, 9))]
     row = lineage_events.c
-    for number, event in enumerate(events, 1):
-        deliveries.deliver([event])
+    deleted_so_far = 0
+    for number in range(1, len(events) + 1):
+        events[number - 1] = of_a_remembered_run(events[number - 1], events[: number - 1], deleted_so_far)
+        deliveries.deliver([events[number - 1]])
         if random.random() < 0.4:
             deliveries.committer.flush()
             old = [one.version for one in events[: random.randint(0, number)]]
+            deleted_so_far = max(deleted_so_far, len(old))
             deleted = delete(lineage_events).where(row.tenant_id == deliveries.tenant.id, row.version.in_(old))
             transact(deliveries.engine, lambda connection, deleted=deleted: connection.execute(deleted))
             prune_graph(deliveries.graph.for_tenant(deliveries.tenant.id), ARRIVED)
             deliveries.rebuild(keep=True)
     assert deliveries.lines() == Reference(deliveries.tenant, true_facts(events)).lines()
+
+
+def of_a_remembered_run(event: Arrival, before: Sequence[Arrival], deleted: int) -> Arrival:
+    """The event in a new run, if its own may be forgotten and has events among the deleted ones, which are the first.
+
+    What these said is no part of their run any more then (docs/lineage.md).
+    """
+    run, job = event.raw.get("run"), event.raw["job"]["name"] if "job" in event.raw else None
+    began = next((place for place, one in enumerate(before) if one.raw.get("run") == run), len(before))
+    if run is None or began >= deleted:
+        return event
+    since = [one.raw for one in before[began:] if "job" in one.raw and one.raw["job"]["name"] == job]
+    others = {raw["run"]["runId"] if "run" in raw else raw["eventTime"] for raw in since} - {run["runId"]}
+    if len(others) < min(bounds.MAX_RUNS, bounds.MAX_OPEN_RUNS):
+        return event
+    return replace(event, raw={**event.raw, "run": {"runId": f"{job} anew {event.raw['eventTime'][:19]}"}})
 
 
 @pytest.mark.parametrize("life", [live_through, live_through_retention], ids=["any order", "retention"])

@@ -18,6 +18,7 @@ from platform_defs.lineage.merge.renames import joined, joined_claims, joined_ed
 from platform_defs.lineage.merge.speech.claims import claim_again, name_crowds
 from platform_defs.lineage.merge.speech.crowds import joined_crowds
 from platform_defs.lineage.merge.speech.speakers import SpeakerState
+from platform_defs.lineage.merge.speech.unstored import lacking_speakers, state_again
 from platform_defs.lineage.merge.state import (
     BEFORE_ALL,
     DERIVED_TYPES,
@@ -65,6 +66,7 @@ def read_forgotten_facts(
     """
     state = _whole(tenant, items)
     name_crowds(state)
+    lacking = lacking_speakers(state)
     forgotten = ForgottenFacts(state)
     mixed = {incoming.at: incoming.mixed for node in _nodes(state) for incoming in node.incoming_renames}
 
@@ -81,6 +83,7 @@ def read_forgotten_facts(
                 _put_back(state, found)
             elif found.nodes or found.edges:
                 forgotten.waiting[at] = found
+    state_again(state, lacking)
     claim_again(state)
     _leave_out_empty(forgotten)
     return forgotten

@@ -48,7 +48,12 @@ def review_joined_claims(state: State, table: Ref) -> None:
     Some do not count any more, because a newer run says something else of the other table. And lineage may count again
     that a newer run had ended by not naming its table, if that run names the other one.
     """
-    live = {id: claims_of(state, speaker, loaded_only=True) for id, speaker in speakers_in(state)}
+    live = {
+        id: claims_of(state, speaker, loaded_only=True)
+        for id, speaker in speakers_in(state)
+        # what such a speaker claims is not all remembered; `settle_names` leaves it to a rebuild where that matters
+        if not speaker.lacks_counting
+    }
     columns = state.children(table)
     for column in columns:
         node = state.node(column)
