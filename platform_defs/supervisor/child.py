@@ -37,9 +37,9 @@ class ChildSpec:
     """One process to keep running.
 
     `probe` is called with the time of the child's start in epoch seconds; it raises NotReady or Broken, or returns if
-    the child is ready. `grace_s` is the time between the request to stop and the kill; `loses_nothing` says that the
-    kill is not worth a line. Processes that the child has started are ended when it crashes, unless
-    `keep_descendants_on_crash` says that its successor takes them over.
+    the child is ready. `grace_s` is the time between the request to stop and the kill. It is longer than the child
+    itself ever takes, unless `loses_nothing` says that the kill is not worth a line. Processes that the child has
+    started are ended when it crashes, unless `keep_descendants_on_crash` says that its successor takes them over.
     """
 
     name: str

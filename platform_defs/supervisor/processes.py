@@ -11,6 +11,7 @@ from pathlib import Path
 from platform_defs import dagster_instance
 from platform_defs.demo_source.receiver import PATH
 from platform_defs.settings import SUPERVISED, Settings
+from platform_defs.stopping import API_LEAVES_AFTER_S
 from platform_defs.supervisor import probes
 from platform_defs.supervisor.child import ChildSpec
 from platform_defs.work.runners import LEAVE_AFTER_S
@@ -106,6 +107,7 @@ def child_specs(
             (platform, "serve"),
             variables,
             probes.http_probe(local_url(settings.api_host, settings.api_port) + "/readyz"),
+            grace_s=API_LEAVES_AFTER_S + 1.0,
         ),
     ]
     if dagster_instance.uses_warm_launcher(settings):

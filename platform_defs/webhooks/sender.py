@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from datetime import datetime
 from typing import NamedTuple
 
@@ -48,6 +48,8 @@ PAGE = 200
 IDLE_S = 0.5
 BUSY_S = 0.05
 TRIES_WHEN_BEATEN = 20
+# How long the end of a sender waits for the answers that are just coming.
+CLOSE_S = 1.0
 
 
 class _Begun(NamedTuple):
@@ -83,8 +85,8 @@ class Sender:
         self._resolver = resolver
         self._tls = httpx.create_ssl_context() if tls is None else tls
         self._attempt_s = attempt_s
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
         self._lock = threading.Lock()
+        self._under_way: set[Future[None]] = set()
         # attempts under way by callback
         self._busy: Counter[str] = Counter()
 
@@ -123,8 +125,15 @@ class Sender:
             stop.wait(pause)
 
     def close(self) -> None:
-        """Waits for the attempts that are under way; each has a time limit."""
-        self._pool.shutdown(wait=True)
+        """Leaves the attempts that are under way, after a moment in which those that are answered now are recorded.
+
+        A receiver that hangs must not keep the process from its end. Each attempt is a leased row: when the lease runs
+        out, another sender marks it as lost and makes the next one.
+        """
+        with self._lock:
+            under_way = list(self._under_way)
+        if left := wait(under_way, timeout=CLOSE_S).not_done:
+            log.info("webhook attempts without an answer are left to the next sender: %d", len(left))
 
     def _start_attempts(self) -> "_Begun":
         """Starts as many due attempts as there are free threads."""
@@ -148,7 +157,24 @@ class Sender:
             self._busy.update(one.content.callback_url for one in claimed)
         if not claimed:
             return _Begun([], BUSY_S, is_beaten=True)
-        return _Begun([self._pool.submit(self._carry_out, one) for one in claimed], 0.0)
+        return _Begun([self._begin(one) for one in claimed], 0.0)
+
+    def _begin(self, claimed: ClaimedAttempt) -> Future[None]:
+        """Makes the attempt in a thread that ends with the process: Python would wait for one of an executor."""
+        attempt: Future[None] = Future()
+
+        def work() -> None:
+            try:
+                self._carry_out(claimed)
+            finally:
+                with self._lock:
+                    self._under_way.discard(attempt)
+                attempt.set_result(None)
+
+        with self._lock:
+            self._under_way.add(attempt)
+        threading.Thread(target=work, name="webhook", daemon=True).start()
+        return attempt
 
     def _choose(self, moment: datetime, under_way: Mapping[str, int], limit: int) -> list[int]:
         """Due deliveries whose hosts have room; deliveries to busy hosts at the head of the queue are passed over."""

@@ -161,6 +161,64 @@ def test_a_sender_that_is_killed_between_attempts_and_in_one_loses_nothing(engin
     assert outcomes == [(1, "FAILED"), (2, "LOST"), (3, "SUCCEEDED")]
 
 
+_STOPPED = """
+import sys, threading
+from ipaddress import ip_network
+from pathlib import Path
+from platform_defs.webhooks.sender import Sender
+from platform_defs.webhooks.encryption import Encryption
+from platform_defs.store.engine import open_engine
+engine = open_engine(sys.argv[1])
+allow, stop = (ip_network("127.0.0.0/8"),), threading.Event()
+sender = Sender(engine, encryption=Encryption(Path(sys.argv[2])), allow=allow, owner="stopped", attempt_s=3600)
+thread = threading.Thread(target=sender.run, args=[stop])
+thread.start()
+sys.stdin.read()
+stop.set()
+thread.join()
+sender.close()
+"""
+
+
+def test_a_sender_ends_while_a_receiver_hangs_and_the_next_one_makes_the_attempt_again(
+    engine: Engine, tmp_path: Path
+) -> None:
+    with_kpis(engine)
+    hanging, release = threading.Event(), threading.Event()
+
+    def reply(request: Received) -> tuple[int, bytes]:
+        if len(receiver.received) == 1:
+            hanging.set()
+            release.wait(2 * PATIENCE_S)
+        return 200, b""
+
+    with receiving(reply) as receiver:
+        subscribe(engine, tmp_path, receiver.url(), retry_num=0)
+        notify(engine, at=datetime.now(UTC))
+        url = engine.url.render_as_string(hide_password=False)
+        command = [sys.executable, "-c", _STOPPED, url, str(tmp_path)]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
+        try:
+            assert hanging.wait(PATIENCE_S)
+            process.communicate(timeout=PATIENCE_S)
+            assert process.returncode == 0
+        finally:
+            process.kill()
+            process.wait()
+            release.set()
+        delivery = only(engine)
+        assert (delivery.status, [attempt.outcome for attempt in delivery.attempts]) == ("PENDING", ["STARTED"])
+        clock = Clock(datetime.now(UTC))
+        with sending(engine, tmp_path, clock=clock) as sender:
+            assert sender.send_due() == 0, "the lease of the one that ended still holds"
+            clock.advance(31)
+            assert sender.send_due() == 1
+    assert len({(request.id, request.body) for request in receiver.received}) == 1
+    delivery = only(engine)
+    outcomes = [(attempt.attempt_no, attempt.outcome) for attempt in delivery.attempts]
+    assert (delivery.status, outcomes) == ("DELIVERED", [(1, "LOST"), (2, "SUCCEEDED")])
+
+
 def test_two_senders_never_make_the_same_attempt(engine: Engine, tmp_path: Path) -> None:
     with_kpis(engine)
     with receiving() as receiver:

@@ -50,6 +50,8 @@ LONG_S = 5.0
 SETTLE_EVERY_S = 1.0
 # Arrivals of one such interval are reported to Dagster by one run.
 REPORT_EVERY_S = 5.0
+# How long the threads together may take to end. What one of them leaves, such as a query that hangs, others repeat.
+THREADS_END_S = 3.0
 # Less urgent than the default of 100: no request waits for a report.
 REPORT_PRIORITY = 200
 
@@ -143,8 +145,9 @@ class ArrivalService(Service):
         self._closing.set()
         self._unreported.set()
         self._left_statements.set()
+        give_up_at = time.monotonic() + THREADS_END_S
         for thread in self._threads:
-            thread.join(timeout=5)
+            thread.join(timeout=max(0.0, give_up_at - time.monotonic()))
         self._sender.close()
 
     # -- waiting ----------------------------------------------------------------------------------------------------

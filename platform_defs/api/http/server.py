@@ -15,13 +15,12 @@ from starlette.types import ASGIApp
 from platform_defs.api.http.auth import is_loopback
 from platform_defs.api.http.drain import Drain
 from platform_defs.errors import PlatformError, SettingsError
+from platform_defs.stopping import API_LEAVES_AFTER_S, CONNECTIONS_S, REQUESTS_S
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 5.0
-CLOSE_S = 1
-# A thread that hangs in a database driver cannot be interrupted. The exit of the process ends its transaction.
-LAST_RESORT_S = GRACE_S + CLOSE_S + 2
+GRACE_S = REQUESTS_S
+LAST_RESORT_S = API_LEAVES_AFTER_S
 BACKLOG = 2048
 
 
@@ -38,7 +37,7 @@ class DrainingServer(uvicorn.Server):
             server_header=False,
             lifespan="off",
             ws="none",
-            timeout_graceful_shutdown=CLOSE_S,
+            timeout_graceful_shutdown=CONNECTIONS_S,
             backlog=BACKLOG,
         )
         super().__init__(config)
@@ -110,5 +109,5 @@ def listener_url(listener: socket.socket) -> str:
 
 
 def _exit_now() -> None:
-    log.error("a request could not be interrupted; leaving without it")
+    log.error("a query or call that hangs could not be interrupted; leaving without it")
     os._exit(0)
