@@ -20,11 +20,12 @@ from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
-from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink import raw_events, stored_rows
 from platform_defs.lineage.sink.commit import EmbeddedCommitter
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.opening import open_committer
 from platform_defs.lineage.sink.pending import PreparedEvent
+from platform_defs.lineage.sink.stored_rows import Reader, portions, reader_of
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
 from platform_defs.lineage.version import Version, is_ahead, time_of, version_at_arrival, version_of
@@ -87,12 +88,53 @@ def test_events_are_read_in_the_order_of_their_versions_page_by_page(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raw_events, "PAGE", 4)
-    monkeypatch.setattr(raw_events, "EVENTS_AT_ONCE", 3)
+    monkeypatch.setattr(stored_rows, "EVENTS_AT_ONCE", 3)
     times = [NOW - timedelta(minutes=minute % 5) for minute in range(11)]
     events = [prepared(engine, run_event(job=f"job{at}", time=time.isoformat())) for at, time in enumerate(times)]
     committer(engine).commit(events)
     read = [stored.event_facts.version for stored in raw_events.read_in_version_order(engine, DEMO_TENANT.id)]
     assert read == sorted(event.event_facts.version for event in events)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([], []),
+        ([1, 1, 1, 1], [[0, 1, 2], [3]]),
+        ([4, 4, 4], [[0, 1], [2]]),
+        ([1, 99, 1, 1], [[0], [1], [2, 3]]),
+    ],
+)
+def test_events_are_read_in_portions_of_so_many_and_of_so_many_bytes(
+    sizes: list[int], expected: list[list[int]]
+) -> None:
+    assert list(portions(enumerate(sizes), most=3, most_bytes=10)) == expected
+
+
+def test_no_more_large_events_than_fit_are_in_memory_at_a_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebuild of twenty events of six megabytes each needed 800."""
+    fetched: list[int] = []
+
+    def counting(engine: Engine) -> Reader:
+        reader = reader_of(engine)
+
+        def fetch(query: Any) -> Any:
+            rows = reader(query)
+            if rows and "event" in rows[0]._fields:
+                fetched.append(len(rows))
+            return rows
+
+        return fetch
+
+    monkeypatch.setattr(raw_events, "reader_of", counting)
+    monkeypatch.setattr(stored_rows, "BYTES_AT_ONCE", 3 * 10_000)
+    large = [prepared(engine, run_event(job=f"job{at}", sql=f"select '{'x' * 10_000}'")) for at in range(8)]
+    transact(engine, lambda connection: raw_events.insert_rows(connection, [event.row for event in large]))
+    assert len(raw_events.read_unapplied(engine, before=NOW + timedelta(days=1))) == 2
+    assert fetched == [2]
+    raw_events.renew_versions(engine, DEMO_TENANT.id)
+    assert len(list(raw_events.read_in_version_order(engine, DEMO_TENANT.id))) == 8
+    assert fetched == [2, *[2, 2, 2, 2] * 2]
 
 
 def test_rows_of_an_older_release_keep_their_order_until_the_operator_rebuilds(engine: Engine) -> None:

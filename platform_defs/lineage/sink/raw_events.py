@@ -18,6 +18,7 @@ from platform_defs.lineage.extract.facts_of import Extraction, facts_of
 from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.new_events import WRONG_CLOCK
 from platform_defs.lineage.sink.apply import EventFacts
+from platform_defs.lineage.sink.stored_rows import SELECT_ROWS, portions_of, reader_of, reader_within, rows_by_id
 from platform_defs.lineage.sink.symlinks import EventNames, NameUse
 from platform_defs.lineage.version import Version, is_ahead, version_at_arrival, version_of
 from platform_defs.store.chunks import chunks
@@ -29,25 +30,10 @@ from platform_defs.store.types import JsonText
 from platform_defs.store.upsert import Upsert
 
 PAGE = 500
-# Events are read in small portions, because one event may have megabytes.
-EVENTS_AT_ONCE = 16
 KEYS_PER_STATEMENT = 500
 
 _events = lineage_events.c
 _INSERT = Upsert(lineage_events, ("tenant_id", "fingerprint"), "nothing")
-_COLUMNS = (
-    _events.id,
-    _events.tenant_id,
-    _events.tenant_code,
-    _events.tenant_name,
-    _events.event_time,
-    _events.event,
-    _events.fingerprint,
-    _events.source_type,
-    _events.created_at,
-    _events.graph_applied_at,
-    _events.version,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +152,13 @@ def remove_unapplied(connection: Connection, keys: Sequence[EventKey]) -> None:
 
 
 def read_unapplied(engine: Engine, *, before: datetime, after_id: int = 0, limit: int = PAGE) -> list[StoredEvent]:
-    """Events stored before that time which the graph lacks, oldest first."""
+    """Events stored before that time which the graph lacks, oldest first: one portion of them."""
     query: Select[Any] = (
         select(_events.id).where(*_waits_since(before), _events.id > after_id).order_by(_events.id).limit(limit)
     )
     ids = read(engine, lambda connection: connection.scalars(query).all())
-    return [read_row(row) for row in _rows_by_id(engine, ids)]
+    reader = reader_of(engine)
+    return [read_row(row) for row in rows_by_id(reader, next(portions_of(reader, ids), []))]
 
 
 def count_unapplied(engine: Engine, *, before: datetime, attempts: int = 5) -> int:
@@ -209,7 +196,7 @@ def read_in_version_order(engine: Engine, tenant_id: int) -> Iterator[StoredEven
     while True:
         query = _page(tenant_id, *last)
         page = read(engine, lambda connection, query=query: connection.execute(query).all())  # type: ignore[misc]
-        yield from map(read_row, _rows_by_id(engine, [row.id for row in page]))
+        yield from map(read_row, rows_by_id(reader_of(engine), [row.id for row in page]))
         if len(page) < PAGE:
             return
         last = (page[-1].version, page[-1].id)
@@ -217,17 +204,16 @@ def read_in_version_order(engine: Engine, tenant_id: int) -> Iterator[StoredEven
 
 def read_versions(connection: Connection, tenant_id: int, versions: Collection[Version]) -> list[StoredEvent]:
     """The events with these versions, which should be few."""
-    query: Select[Any] = select(*_COLUMNS).where(_events.tenant_id == tenant_id, _events.version.in_(sorted(versions)))
+    query = SELECT_ROWS.where(_events.tenant_id == tenant_id, _events.version.in_(sorted(versions)))
     return [read_row(row) for row in connection.execute(query)]
 
 
-def _rows_by_id(engine: Engine, ids: Sequence[int]) -> Iterator[Row[Any]]:
-    """The rows in this order, without those that retention has deleted since their ids were read."""
-    for some in chunks(ids, EVENTS_AT_ONCE):
-        query = select(*_COLUMNS).where(_events.id.in_(some))
-        rows = read(engine, lambda connection, query=query: connection.execute(query).all())  # type: ignore[misc]
-        by_id = {row.id: row for row in rows}
-        yield from (by_id[id] for id in some if id in by_id)
+def read_of_runs(connection: Connection, tenant_id: int, run_ids: Collection[str]) -> Iterator[StoredEvent]:
+    """All events of these runs, in the caller's transaction."""
+    for some in chunks(sorted(run_ids), KEYS_PER_STATEMENT):
+        query = select(_events.id).where(_events.tenant_id == tenant_id, _events.run_uuid.in_(some))
+        ids = sorted(connection.scalars(query))
+        yield from map(read_row, rows_by_id(reader_within(connection), ids))
 
 
 def _page(tenant_id: int, version: str, id: int) -> Select[Any]:
@@ -260,18 +246,17 @@ def renew_versions(engine: Engine, tenant_id: int) -> None:
             select(_events.id)
             .where(_events.tenant_id == tenant_id, _events.id > after)
             .order_by(_events.id)
-            .limit(EVENTS_AT_ONCE)
+            .limit(PAGE)
         )
         ids = read(engine, lambda connection, query=query: connection.scalars(query).all())  # type: ignore[misc]
         if not ids:
             return
-        rows = list(_rows_by_id(engine, ids))
-        wanted = {
-            row.id: version_at_arrival(row.event_time, row.created_at, _parse_event_of(row).payload_hash)
-            for row in rows
-        }
-        # the time at which a row is stored may follow the arrival by some milliseconds
-        changed = {row.id: wanted[row.id] for row in rows if not _is_same_order(row, wanted[row.id])}
+        changed: dict[int, Version] = {}
+        for row in rows_by_id(reader_of(engine), ids):
+            wanted = version_at_arrival(row.event_time, row.created_at, _parse_event_of(row).payload_hash)
+            # the time at which a row is stored may follow the arrival by some milliseconds
+            if not _is_same_order(row, wanted):
+                changed[row.id] = wanted
         _write_versions(engine, tenant_id, changed)
         after = ids[-1]
 
