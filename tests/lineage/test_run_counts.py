@@ -1,17 +1,20 @@
 """Each run of an SQL is counted once, however often and by however many processes its event is stored."""
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
-from sqlalchemy import Engine, update
+import pytest
+from sqlalchemy import Engine, delete, update
 
 from platform_defs.graph.model import Node
-from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, delete_older, read_counts
+from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, delete_older, read_counts, recount
+from platform_defs.lineage.upkeep import recovery
 from platform_defs.lineage.upkeep.retention import Retention, delete_expired
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_events, lineage_sql_run
-from tests.lineage.deliveries import Deliveries
+from tests.lineage.deliveries import Arrival, Deliveries
 from tests.lineage.test_merge_stores import open_graphs
 from tests.lineage.test_symlinks import deliveries, opened, path, place, ran
 
@@ -72,3 +75,26 @@ def test_each_job_has_its_own_count_and_only_the_operators_rebuild_counts_stored
     assert counts_in_graph(deliveries) == {"j": 3, "k": 3}
     deliveries.rebuild()
     assert counts_in_graph(deliveries) == {"j": 1}
+
+
+def test_an_sql_that_is_new_while_the_operators_rebuild_is_under_way_stays_counted(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_job(job: str, minute: int) -> Arrival:
+        return ran(minute, [path("a")], [path("b")], job=job, sql="insert into b select * from a")
+
+    deliveries.deliver([of_job("old", 0), of_job("gone", 1)])
+    deliveries.committer.flush()
+    with deliveries.engine.begin() as connection:
+        mine = lineage_events.c.tenant_id == deliveries.tenant.id
+        connection.execute(delete(lineage_events).where(mine, lineage_events.c.job_name == "gone"))
+
+    def recount_late(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
+        # the rebuild has read all events for the last time
+        deliveries.deliver([of_job("new", 2)])
+        recount(engine, tenant_id, runs)
+
+    monkeypatch.setattr(recovery, "recount", recount_late)
+    deliveries.rebuild()
+    deliveries.deliver([of_job("new", 3)])
+    assert counts_in_graph(deliveries) == {"old": 1, "new": 2}

@@ -1,20 +1,24 @@
 """How often each SQL ran (`executionCount`): every run is counted once, in the transaction that stores its event."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, delete, func, select
 
+from platform_defs.lineage.sink import raw_events
 from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows
 from platform_defs.store.engine import read, transact
+from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_sql, lineage_sql_run
 from platform_defs.store.upsert import Upsert
 
 PER_STATEMENT = 500
 PAGE = 1000
+# No run that was counted longer ago can be of an event that came while a rebuild was reading.
+LONGEST_REBUILD = timedelta(days=1)
 
 _ADD_RUNS = Upsert(lineage_sql_run, ("tenant_id", "sql_id", "run_uuid"), "nothing")
 _ADD_COUNTS = Upsert(lineage_sql, ("tenant_id", "sql_id"), "nothing")
@@ -72,31 +76,49 @@ def read_counts(engine: Engine, tenant_id: int) -> Iterator[dict[str, int]]:
 
 
 def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
-    """Counts a tenant's runs anew: those of stored events, and those that are counted while this happens."""
+    """Counts a tenant's runs anew: those of stored events, and those that are counted while this happens.
+
+    runs: those of the events that the caller has read. Others may have been stored since.
+    """
     wanted = sorted(set(runs))
     kept = {run.sql_id for run in wanted}
-    count, run_table = lineage_sql.c, lineage_sql_run.c
+    run_table = lineage_sql_run.c
 
     def write(connection: Connection) -> None:
+        # Whoever counts a run locks its SQL first: what is locked here stays as it is until this transaction ends.
+        known = _lock_all_counts(connection, tenant_id)
+        _lock_counts(connection, [(tenant_id, sql_id) for sql_id in sorted(kept - known)])
         rows = [{"tenant_id": run.tenant_id, "sql_id": run.sql_id, "run_uuid": run.run_id} for run in wanted]
         _ADD_RUNS.run(connection, rows)
-        known = connection.scalars(select(count.sql_id).where(count.tenant_id == tenant_id)).all()
-        for some in chunks(sorted(set(known) - kept), PER_STATEMENT):
-            connection.execute(
-                delete(lineage_sql_run).where(run_table.tenant_id == tenant_id, run_table.sql_id.in_(some))
-            )
-            connection.execute(delete(lineage_sql).where(count.tenant_id == tenant_id, count.sql_id.in_(some)))
+        gone = known - kept
+        gone -= _find_new_sqls(connection, tenant_id, gone)
+        for some in chunks(sorted(gone), PER_STATEMENT):
+            for table in (lineage_sql_run, lineage_sql):
+                connection.execute(delete(table).where(table.c.tenant_id == tenant_id, table.c.sql_id.in_(some)))
         query = (
             select(run_table.sql_id, func.count().label("runs"))
             .where(run_table.tenant_id == tenant_id)
             .group_by(run_table.sql_id)
         )
         counted = [
-            {"tenant_id": tenant_id, "sql_id": row.sql_id, "runs": row.runs} for row in connection.execute(query)
+            {"tenant_id": tenant_id, "sql_id": row.sql_id, "runs": row.runs}
+            for row in connection.execute(query)
+            # an SQL that came after those were locked is counted by whoever stores its events
+            if row.sql_id in known | kept
         ]
         _SET_COUNTS.run(connection, counted)
 
     transact(engine, write)
+
+
+def _find_new_sqls(connection: Connection, tenant_id: int, sqls: Collection[str]) -> set[str]:
+    """Those of the SQLs that stored events ran lately."""
+    table, runs = lineage_sql_run.c, set[str]()
+    for some in chunks(sorted(sqls), PER_STATEMENT):
+        lately = (table.sql_id.in_(some), table.created_at > now() - LONGEST_REBUILD)
+        runs |= set(connection.scalars(select(table.run_uuid).where(table.tenant_id == tenant_id, *lately)))
+    events = raw_events.read_of_runs(connection, tenant_id, runs)
+    return {stored.sql_id for stored in events if stored.sql_id is not None and stored.sql_id in sqls}
 
 
 def delete_older(engine: Engine, before: datetime) -> int:
@@ -113,6 +135,12 @@ def _lock_counts(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dic
         _ADD_COUNTS.run(connection, rows)
         found |= _lock_known_counts(connection, new)
     return found
+
+
+def _lock_all_counts(connection: Connection, tenant_id: int) -> set[str]:
+    table = lineage_sql.c
+    query = select(table.sql_id).where(table.tenant_id == tenant_id).order_by(table.sql_id).with_for_update()
+    return set(connection.scalars(query))
 
 
 def _lock_known_counts(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
