@@ -450,3 +450,14 @@ def test_a_group_in_which_a_run_is_put_aside_and_another_one_says_the_same_is_me
     before = [ran(3, "r1", "START", B, "y"), ran(8, "r3", "COMPLETE", B, "x")]
     group = [ran(4, "r1", "COMPLETE", B, "x"), ran(5, "r2", "START", B, "y"), ran(6, "r2", "COMPLETE", B, "x")]
     assert rebuilds_of(before, group) == 0
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_a_run_that_is_put_aside_and_says_the_same_after_a_drop_brings_back_what_was_dropped() -> None:
+    """A rebuild merges all of it at once, as this group: the drop must reach also what the run had said before."""
+    first, *others = [ran(at, f"r{at}", "START", B, f"c{at}", lineage=True) for at in (1, 2, 3)]
+    again = ran(20, "r1", "START", B, "c1", lineage=True)
+    for drop in ([Dropped(column(A, "x"))], [Dropped(column(B, "c1"))], [Unlinked(XX[0], column(B, "c1"), XX[2])]):
+        events = [first, *others, catalog(10, *drop), again]
+        assert rebuilds_of(events) == 0
+        assert rebuilds_of(*([event] for event in events)) == 0

@@ -22,6 +22,7 @@ from dataclasses import replace
 from platform_defs.lineage.facts import Statement
 from platform_defs.lineage.merge import bounds
 from platform_defs.lineage.merge.names import current_name
+from platform_defs.lineage.merge.speech.rewriting import strike_dead
 from platform_defs.lineage.merge.speech.runs import TIME_LENGTH, UNFINISHED, Run, Trace, named_tables
 from platform_defs.lineage.merge.speech.speakers import SpeakerState, live_parts, live_shape, newest_stamps
 from platform_defs.lineage.merge.speech.statement_bodies import digest_of, table_ref, tables_of
@@ -47,6 +48,8 @@ def recall(state: State, speaker: SpeakerState, statement: Statement, at: Stamp)
         return True
     if name in speaker.folded:
         _unfold(speaker, name)
+        # drops since then have not reached it
+        strike_dead(state, speaker)
     elif (key := _hash(name)) in speaker.past:
         if not statement.names_dataset and not statement.completes:
             return False
