@@ -103,6 +103,10 @@ def _store_events_ahead(engine: Engine, events: Sequence[PreparedEvent]) -> None
         transact(engine, lambda connection: raw_events.insert_rows(connection, rows), attempts=ATTEMPTS)
 
 
+def _remove_row(engine: Engine, event: PreparedEvent) -> None:
+    transact(engine, lambda connection: raw_events.remove_unapplied(connection, [event.key]), attempts=ATTEMPTS)
+
+
 def _apply_to_graph(graph: Graph, pending: PendingWrites, pace: Pace | None = None) -> Late:
     """Applies the events and returns, by tenant, those for which the graph must be rebuilt instead."""
 
@@ -186,7 +190,9 @@ class EmbeddedCommitter:
             self._watch = NameWatch()
 
     def withdraw(self, event: PreparedEvent) -> None:
-        """Does nothing: the transaction that the event made fail has left no row."""
+        """Only a row that was stored before the transaction which the event made fail is left."""
+        if event.ahead:
+            _remove_row(self._engine, event)
 
     def close(self) -> None:
         """Does nothing: the engine belongs to the caller."""
@@ -264,9 +270,7 @@ class ParallelCommitter:
             self._unmarked, self._watch = [], NameWatch()
 
     def withdraw(self, event: PreparedEvent) -> None:
-        transact(
-            self.engine, lambda connection: raw_events.remove_unapplied(connection, [event.key]), attempts=ATTEMPTS
-        )
+        _remove_row(self.engine, event)
 
     def close(self) -> None:
         if self._graph_watch is not None:
