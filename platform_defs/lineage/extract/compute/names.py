@@ -13,7 +13,8 @@ The first of these that applies:
      ns, `table`                   (ns, ns, ./, table)
      scheme://host/db, `s.table`   (scheme://host, db, s, table)     the same as scheme://host, `db.s.table`
      ns, `/dir/file`               (ns, ns, /dir/, file)       a path; the slash keeps directories apart from schemas
-     file:/dir, `schema.table`     (ns, ns, schema, table)     the namespace is a warehouse, and the name no path
+     file:/dir, `schema.table`     (ns, ns, schema, table)     the namespace is a warehouse, and the name no path; the
+                                                               same of file:///dir and s3://bucket/dir
      arn:aws:glue:…, `table/db/t`  (ns, ns, db, t)             as Glue names its tables
    Two different datasets never become the same table, except for a trailing slash and for a database that stands both
    in the namespace and in the name.
@@ -148,9 +149,16 @@ def _is_of_files(namespace: str) -> bool:
 
 def _is_table_name(namespace: str, name: str, *, is_table: bool) -> bool:
     """Whether a name without a slash in a namespace of files is that of a table: the namespace is a warehouse then."""
+    return is_table or (_is_directory(namespace) and "." in name.strip("."))
+
+
+def _is_directory(namespace: str) -> bool:
+    """Whether a namespace of files says more than a host or a bucket."""
     _, _, path = namespace.partition(":")
-    in_warehouse = "/" in path.removeprefix("//").strip("/") or (path.startswith("/") and not path.startswith("//"))
-    return is_table or (in_warehouse and "." in name.strip("."))
+    if path.startswith("//"):
+        # of `file:///dir` the host is empty
+        return bool(path[2:].partition("/")[2].strip("/"))
+    return path.startswith("/") or "/" in path.strip("/")
 
 
 def sql_name(table: Ref) -> tuple[str, ...]:
