@@ -95,6 +95,8 @@ def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
         for some in chunks(sorted(gone), PER_STATEMENT):
             for table in (lineage_sql_run, lineage_sql):
                 connection.execute(delete(table).where(table.c.tenant_id == tenant_id, table.c.sql_id.in_(some)))
+        # an SQL that came after those were locked is counted by whoever stores its events
+        locked = known | kept
         query = (
             select(run_table.sql_id, func.count().label("runs"))
             .where(run_table.tenant_id == tenant_id)
@@ -103,8 +105,7 @@ def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
         counted = [
             {"tenant_id": tenant_id, "sql_id": row.sql_id, "runs": row.runs}
             for row in connection.execute(query)
-            # an SQL that came after those were locked is counted by whoever stores its events
-            if row.sql_id in known | kept
+            if row.sql_id in locked
         ]
         _SET_COUNTS.run(connection, counted)
 
