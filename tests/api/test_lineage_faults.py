@@ -43,6 +43,61 @@ def test_no_small_event_waits_while_large_bodies_are_read(client: Client, monkey
         assert {future.result().status_code for future in waiting} == {201}
 
 
+@pytest.mark.parametrize("backend", BACKENDS[:1], indirect=True)
+def test_between_the_events_of_a_large_array_other_tenants_have_their_turn(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = list[str](), threading.Semaphore(0)
+    prepare = Intake.prepare
+
+    def read(intake: Intake, principal: Principal, raw: Any) -> IntakeResult:
+        if raw["job"]["name"] == "of the array":
+            begun.append(raw["run"]["runId"])
+            may_end.acquire(timeout=PATIENCE_S)
+        return prepare(intake, principal, raw)
+
+    monkeypatch.setattr(Intake, "prepare", read)
+    text = f"select '{'x' * LARGE_BODY}'"
+    events = [run_event(job="of the array", sql=text), *(run_event(job="of the array", sql=None) for _ in range(99))]
+    with ThreadPoolExecutor(2) as pool:
+        array = pool.submit(client.post, events)
+        until("the array to be read", lambda: begun)
+        other = pool.submit(client.post, run_event(sql=text), tenant=client.backend.other)
+        try:
+            # the array goes on by one event at a look, until the other one's turn has come
+            until("the other tenant's event", lambda: may_end.release() or other.done())
+            assert other.result().status_code == 201
+            assert len(begun) < len(events)
+        finally:
+            may_end.release(len(events))
+        assert array.result().json()["accepted"] == len(events)
+
+
+@pytest.mark.parametrize("backend", BACKENDS[:1], indirect=True)
+def test_no_further_event_of_an_array_is_read_once_its_request_is_answered(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, begun = threading.Event(), list[str]()
+    prepare = Intake.prepare
+
+    def read(intake: Intake, principal: Principal, raw: Any) -> IntakeResult:
+        if raw["job"]["name"] == "late":
+            begun.append(raw["run"]["runId"])
+            release.wait(PATIENCE_S)
+        return prepare(intake, principal, raw)
+
+    monkeypatch.setattr(Intake, "prepare", read)
+    late = [run_event(job="late") for _ in range(3)]
+    with backend.api(lineage_deadline_s=0.5) as client:
+        while not begun:  # a busy machine may answer before the first event is read
+            answer = client.post(late)
+            assert (answer.status_code, answer.json()["message"]) == (503, TOO_LATE.message)
+        release.set()
+        # the same tenant's next events are read after what was left of the array
+        until("an event to be accepted", lambda: client.post(run_event()).status_code == 201)
+    assert begun == [late[0]["run"]["runId"]]
+
+
 # A file of SQLite has one writer at a time.
 @pytest.mark.parametrize("backend", BACKENDS[1:], indirect=True)
 def test_while_the_wide_event_of_one_tenant_is_written_another_ones_is_accepted(

@@ -5,7 +5,8 @@ import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Hashable
 from typing import Any, NamedTuple, TypeVar
 
 import anyio.to_thread
@@ -25,9 +26,10 @@ async def run_in_thread(work: Callable[[], T], *, seconds: float, limiter: Capac
 
 
 class _Call(NamedTuple):
-    work: Callable[[], Any]
+    steps: Generator[None, None, Any]
     context: contextvars.Context
     answer: asyncio.Future[Any]
+    until: float
 
 
 class _Done(NamedTuple):
@@ -36,60 +38,121 @@ class _Done(NamedTuple):
     error: BaseException | None
 
 
-class WorkerThreads:
-    """A few threads for short calls that come in bursts: the event loop is woken once for several of them."""
+class FairThreads:
+    """A few threads for calls that come in bursts. The owners of the calls take turns, as tenants do.
+
+    A call is a generator, and what it does up to its next `yield` is one turn of its owner. An owner has one thread at
+    a time, so that another one finds a thread that is free; its calls are carried out in their order. The event loop is
+    woken once for several calls.
+    """
 
     def __init__(self, threads: int, name: str) -> None:
-        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._calls: dict[Hashable, deque[_Call]] = {}
+        # owners whose turn comes, each of them once; None ends a thread
+        self._turns: queue.SimpleQueue[Hashable | None] = queue.SimpleQueue()
+        # owners whose last turn was long: nobody's answer waits until another one has ended
+        self._long: set[Hashable] = set()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
 
-    async def run(self, work: Callable[[], T], *, seconds: float) -> T:
-        """As `run_in_thread`; a call that has not begun when its time is over is never begun."""
+    async def run(self, owner: Hashable, steps: Generator[None, None, T], *, seconds: float) -> T:
+        """What the generator returns. After `seconds` it raises TimeoutError, and no further step is begun."""
         answer = asyncio.get_running_loop().create_future()
-        self._calls.put(_Call(work, contextvars.copy_context(), answer))
+        call = _Call(steps, contextvars.copy_context(), answer, time.monotonic() + seconds)
+        with self._lock:
+            calls = self._calls.get(owner)
+            if calls is None:
+                self._calls[owner] = deque([call])
+                self._turns.put(owner)
+            else:
+                calls.append(call)
         async with asyncio.timeout(seconds):
             result: T = await answer
             return result
 
     def close(self) -> None:
         for _ in self._threads:
-            self._calls.put(None)
+            self._turns.put(None)
 
     def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            done: list[_Done] = []
-            began = time.monotonic()
-            while call is not None:
-                done.append(_carry_out(call))
-                if len(done) == HANDED_OVER_AT_ONCE or time.monotonic() - began > HANDED_OVER_AFTER_S:
+        done = _DoneCalls()
+        while (owner := self._next_owner(done)) is not None:
+            while self._take_turn(owner, done):
+                # a thread that goes on with its owner while nobody else waits need not wake another thread
+                if not self._turns.empty():
+                    self._turns.put(owner)
                     break
-                try:
-                    call = self._calls.get_nowait()
-                except queue.Empty:
-                    break
-            _hand_over(done)
-            if call is None:
-                return
+        done.hand_over()
+
+    def _next_owner(self, done: "_DoneCalls") -> Hashable | None:
+        try:
+            return self._turns.get_nowait()
+        except queue.Empty:
+            done.hand_over()
+            return self._turns.get()
+
+    def _take_turn(self, owner: Hashable, done: "_DoneCalls") -> bool:
+        """One step of the owner's first call. Returns whether the owner has more to do."""
+        if owner in self._long:
+            done.hand_over()
+        call = self._calls[owner][0]
+        began = time.monotonic()
+        ended = _take_step(call, began)
+        if time.monotonic() - began > HANDED_OVER_AFTER_S:
+            self._long.add(owner)
+        else:
+            self._long.discard(owner)
+        if ended is None:
+            return True
+        done.add(ended)
+        with self._lock:
+            calls = self._calls[owner]
+            calls.popleft()
+            if not calls:
+                del self._calls[owner]
+            return bool(calls)
 
 
-def _carry_out(call: _Call) -> _Done:
-    if call.answer.cancelled():
+class _DoneCalls:
+    """What a thread has done and has not yet handed over to the event loops."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Done] = []
+        self._since = 0.0
+
+    def add(self, done: _Done) -> None:
+        now = time.monotonic()
+        if not self._calls:
+            self._since = now
+        self._calls.append(done)
+        if len(self._calls) == HANDED_OVER_AT_ONCE or now - self._since > HANDED_OVER_AFTER_S:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        done, self._calls = self._calls, []
+        # the calls may be of several event loops, which only tests have
+        for loop in {one.answer.get_loop() for one in done}:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_answer, [one for one in done if one.answer.get_loop() is loop])
+
+
+def _take_step(call: _Call, now: float) -> _Done | None:
+    """What came of the call, if this was its last step. A call that is answered or too late has no further step."""
+    if call.answer.done():
         return _Done(call.answer, None, None)
+    if now >= call.until:
+        return _Done(call.answer, None, TimeoutError())
     try:
-        return _Done(call.answer, call.context.run(call.work), None)
+        call.context.run(next, call.steps)
+    except StopIteration as end:
+        return _Done(call.answer, end.value, None)
     except BaseException as error:
         return _Done(call.answer, None, error)
-
-
-def _hand_over(done: list[_Done]) -> None:
-    # the calls may be of several event loops, which only tests have
-    for loop in {one.answer.get_loop() for one in done}:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_answer, [one for one in done if one.answer.get_loop() is loop])
+    return None
 
 
 def _answer(done: list[_Done]) -> None:

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -96,9 +96,8 @@ async def post_event(
     body = await read_body(request, request.app.state.settings.body_limit)
     until = time.monotonic() + service.deadline_s - spent
     try:
-        parsed = await service.readers_for(body).run(
-            lambda: _parse_body(service, principal, body), seconds=max(0.0, until - time.monotonic())
-        )
+        steps = _parse_body(service, principal, body)
+        parsed = await service.read(principal, body, steps, seconds=max(0.0, until - time.monotonic()))
     except TimeoutError:
         return _single_response(TOO_LATE)
     except ApiError as error:
@@ -127,12 +126,20 @@ async def post_directly(request: Request) -> Response:
     return await post_event(request, received, principal)
 
 
-def _parse_body(service: LineageService, principal: Principal, body: bytes) -> ParsedBody:
-    """Runs in a thread, because parsing takes time and an unknown tenant is looked up in the database."""
+def _parse_body(service: LineageService, principal: Principal, body: bytes) -> Generator[None, None, ParsedBody]:
+    """Runs in a thread, because parsing takes time and an unknown tenant is looked up in the database.
+
+    Between the events of an array other tenants have their turn, and reading ends if the request is answered already.
+    """
     value = parse_json(body)
     is_array = isinstance(value, list)
     payloads = value if is_array else [value]
-    return ParsedBody(is_array, payloads, [_prepare(service, principal, payload) for payload in payloads])
+    results: list[IntakeResult | Answer] = []
+    for payload in payloads:
+        if is_array:
+            yield
+        results.append(_prepare(service, principal, payload))
+    return ParsedBody(is_array, payloads, results)
 
 
 def _prepare(service: LineageService, principal: Principal, payload: Any) -> IntakeResult | Answer:

@@ -5,8 +5,9 @@ A store that hangs must not make clients wait longer than the request's deadline
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
+from typing import TypeVar
 
 from anyio import CapacityLimiter
 from prometheus_client import CollectorRegistry
@@ -15,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from platform_defs.access.principal import Principal
-from platform_defs.api.http.threads import WorkerThreads
+from platform_defs.api.http.threads import FairThreads
 from platform_defs.api.lineage.warmth import Warmth
 from platform_defs.api.system import Service
 from platform_defs.errors import PlatformError
@@ -41,10 +42,12 @@ from platform_defs.store.types import is_mysql
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 POOL_SIZE = 4
 # Parsing events keeps a processor busy: more threads than processors would only take turns.
 READERS = 2
-# Reading a larger body takes milliseconds: these have a thread of their own, for which no small one waits.
+# Reading a larger body takes milliseconds or seconds: these have a thread of their own, for which no small one waits.
 LARGE_BODY = 16 * 1024
 # Dead letters of one request. A client whose events are all refused usually makes the same mistake in all of them.
 MAX_LETTERS = 100
@@ -65,8 +68,8 @@ class LineageService(Service):
     def __init__(self, settings: Settings, engine: Engine, graph: Graph, registry: CollectorRegistry) -> None:
         self.deadline_s = settings.lineage_deadline_s
         self.metrics = SinkMetrics(registry)
-        self._readers = WorkerThreads(READERS, "lineage-reader")
-        self._large_readers = WorkerThreads(1, "lineage-large")
+        self._readers = FairThreads(READERS, "lineage-reader")
+        self._large_readers = FairThreads(1, "lineage-large")
         self.writers = CapacityLimiter(READERS)
         deadline = settings.lineage_deadline_s
         self._engine = open_engine(
@@ -117,8 +120,12 @@ class LineageService(Service):
         """For /readyz: the first events after a cold start would take longer than a request may."""
         return "ok" if self._warmth.is_warm else "the graph is warming up"
 
-    def readers_for(self, body: bytes) -> WorkerThreads:
-        return self._large_readers if len(body) > LARGE_BODY else self._readers
+    async def read(self, principal: Principal, body: bytes, steps: Generator[None, None, T], *, seconds: float) -> T:
+        """Reads a body in a thread, as FairThreads.run does; tenants take turns, at each step of the reading."""
+        readers = self._large_readers if len(body) > LARGE_BODY else self._readers
+        # the events of a key without a tenant name it themselves: the key has its turns then
+        owner = principal.name if principal.tenant is None else principal.tenant.id
+        return await readers.run(owner, steps, seconds=seconds)
 
     def keep_refusals(self, principal: Principal, refusals: Sequence[Refusal], *, omitted: int = 0) -> None:
         """Stores dead letters. If the database is down they are lost: the client gets its 400 all the same."""
