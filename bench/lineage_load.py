@@ -1,4 +1,4 @@
-"""The load of the lineage benchmark: real events made unique, wide events, and clients that post them and wait."""
+"""The load of the lineage benchmarks: real events made unique, and clients that post them and wait for the answer."""
 
 import asyncio
 import csv
@@ -6,14 +6,15 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count, cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from bench.cpu_times import CpuTimes, Used
 from tests.needs import require
 
 CLIENTS = (1, 16, 64)
@@ -33,17 +34,24 @@ class Measured:
     p99_ms: float
     failed: int
     load_ms: float
+    cpu: Used | None = None
 
     def __str__(self) -> str:
         failed = f", {self.failed} not 201" if self.failed else ""
         return f"{self.rate:8.0f} events/s   p50 {self.p50_ms:6.1f} ms   p99 {self.p99_ms:6.1f} ms{failed}"
 
 
+class Stream(Protocol):
+    def stream(self, host: str, keys: str | Sequence[str]) -> Iterator[bytes]:
+        """Requests without an end."""
+        ...
+
+
 @dataclass
 class Beside:
     """Load of another tenant that runs beside the measured one. times, failed: of the last measurement."""
 
-    load: "Load"
+    load: Stream
     key: str
     clients: int
     times: list[float] = field(default_factory=list)
@@ -51,6 +59,7 @@ class Beside:
 
 
 def corpus() -> list[dict[str, Any]]:
+    """The real RunEvents that a sink has to accept."""
     folder = Path(require("data")) / "openlineage"
     with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
         rows = [row for row in csv.DictReader(index, delimiter="\t") if row["lenient_ok"] == "1"]
@@ -58,83 +67,87 @@ def corpus() -> list[dict[str, Any]]:
     return [event for event in found if isinstance(event, dict) and event.get("run")]
 
 
+class Clock:
+    """Times and run ids that no load has had before, newer than those of the loads before."""
+
+    def __init__(self) -> None:
+        number = next(_NUMBERS)
+        self.chance = random.Random(number)
+        self._time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
+
+    def time(self) -> str:
+        self._time += timedelta(milliseconds=1)
+        return self._time.isoformat(timespec="microseconds")
+
+    def run(self) -> str:
+        return str(uuid.UUID(int=self.chance.getrandbits(128)))
+
+
+def request(path: str, host: str, key: str, body: bytes) -> bytes:
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
 class Load:
-    """Builds requests before the measurement begins, so that building them is not measured."""
+    """Every event, shuffled, then every event again in another order, and so on; each of a run of its own."""
 
     def __init__(
         self, events: Sequence[dict[str, Any]], *, repeating: bool = False, path: str = "/api/openlineage"
     ) -> None:
         self._path = path
         # production repeats itself: few jobs, each with many runs
-        self._events = events[::10] if repeating else events
-        # every load has events of its own, newer than those of the loads before
-        number = next(_NUMBERS)
-        self._chance = random.Random(number)
-        self._time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
+        self._events = list(events[::10] if repeating else events)
+        self._clock = Clock()
 
     def requests(self, count: int, host: str, keys: str | Sequence[str]) -> list[bytes]:
-        """The newest comes first, because clients take from the end: events arrive in the order of their times.
+        """Built before a measurement begins, so that building them is not measured, in the order of their times."""
+        return list(islice(self.stream(host, keys), count))
 
-        keys: of one tenant, or of several that send in turn.
-        """
+    def stream(self, host: str, keys: str | Sequence[str]) -> Iterator[bytes]:
+        """keys: of one tenant, or of several that send in turn."""
         in_turn = cycle([keys] if isinstance(keys, str) else keys)
-        return [self._request(host, key) for key in islice(in_turn, count)][::-1]
-
-    def _request(self, host: str, key: str) -> bytes:
-        self._time += timedelta(milliseconds=1)
-        event = dict(self._chance.choice(self._events))
-        event["eventTime"] = self._time.isoformat()
-        event["run"] = {**event["run"], "runId": str(uuid.UUID(int=self._chance.getrandbits(128)))}
-        body = json.dumps(event).encode()
-        head = (
-            f"POST {self._path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+        while True:
+            self._clock.chance.shuffle(self._events)
+            for known in self._events:
+                event = {**known, "eventTime": self._clock.time(), "run": {**known["run"], "runId": self._clock.run()}}
+                yield request(self._path, host, next(in_turn), json.dumps(event).encode())
 
 
-def wide_events(jobs: int, columns: int = 300, inputs: int = 40) -> list[dict[str, Any]]:
-    """Jobs whose output has many columns, all of which depend on many inputs by a join or a filter."""
-    names = [f"c{number}" for number in range(columns)]
-    sources = [{"namespace": "wide", "name": f"s.in{number}", "field": "k"} for number in range(inputs)]
-    lineage = {name: {"inputFields": sources[:1]} for name in names}
-    schema = {"fields": [{"name": name, "type": "int"} for name in names]}
-    return [
-        {
-            "eventType": "COMPLETE",
-            "producer": "bench",
-            "run": {},
-            "job": {"namespace": "wide", "name": f"job{job}"},
-            "inputs": [{"namespace": "wide", "name": source["name"]} for source in sources],
-            "outputs": [
-                {
-                    "namespace": "wide",
-                    "name": f"s.out{job}",
-                    "facets": {"schema": schema, "columnLineage": {"fields": lineage, "dataset": sources}},
-                }
-            ],
-        }
-        for job in range(jobs)
-    ]
+async def answered(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """The code and the body of an answer."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    return int(head[9:12]), await reader.readexactly(length)
+
+
+Connections = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 
 
 async def _client(
-    host: str, port: int, requests: list[bytes], until: float, times: list[float], failed: list[int]
+    connections: Connections, requests: Iterator[bytes], until: float, times: list[float], failed: list[int]
 ) -> None:
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        while requests and time.perf_counter() < until:
-            started = time.perf_counter()
-            writer.write(requests.pop())
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-            await reader.readexactly(length)
-            times.append(time.perf_counter() - started)
-            if not head.startswith(b"HTTP/1.1 201"):
-                failed.append(int(head[9:12]))
-    finally:
-        writer.close()
-        await writer.wait_closed()
+    """Takes its connections in turn, as behind a balancer that hands out requests in turn."""
+    turns = cycle(range(len(connections)))
+    while time.perf_counter() < until and (request := next(requests, None)) is not None:
+        turn = next(turns)
+        reader, writer = connections[turn]
+        if reader.at_eof():  # the API closes a connection that nobody has used for some seconds
+            connections[turn] = reader, writer = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        started = time.perf_counter()
+        writer.write(request)
+        code, _ = await answered(reader)
+        times.append(time.perf_counter() - started)
+        if code != 201:
+            failed.append(code)
+
+
+async def _connected(targets: Sequence[tuple[str, int]], clients: int) -> list[Connections]:
+    """Of each client a connection to each process, beginning with another one than the client before."""
+    in_turn = cycle([[*targets[first:], *targets[:first]] for first in range(len(targets))])
+    return [[await asyncio.open_connection(*target) for target in some] for some in islice(in_turn, clients)]
 
 
 def measure(
@@ -146,39 +159,43 @@ def measure(
     *,
     warm_up_s: float = WARM_UP_S,
     beside: Beside | None = None,
+    cpu: CpuTimes | None = None,
 ) -> Measured:
-    """Clients take the API processes in turn."""
+    """cpu: counts the processor time of the measured seconds alone."""
     places = [urlsplit(api) for api in ([apis] if isinstance(apis, str) else apis)]
+    targets = [(str(place.hostname), int(place.port or 0)) for place in places]
+    host = places[0].netloc
 
     def drive(count: int, seconds: float) -> tuple[list[float], list[int], float, float]:
-        requests = load.requests(count, places[0].netloc, key)
-        others, other_times, other_failed = list[bytes](), list[float](), list[int]()
+        requests = iter(load.requests(count, host, key))
+        others, other_clients = iter(list[bytes]()), 0
+        other_times, other_failed = list[float](), list[int]()
         if beside is not None:
-            others = beside.load.requests(int(seconds * 200), places[0].netloc, beside.key)
+            others, other_clients = beside.load.stream(host, beside.key), beside.clients
             beside.times, beside.failed = other_times, other_failed
         times: list[float] = []
         failed: list[int] = []
 
-        async def main() -> None:
-            until = time.perf_counter() + seconds
-            await asyncio.gather(
-                *(
-                    _client(str(place.hostname), int(place.port or 0), requests, until, times, failed)
-                    for place in islice(cycle(places), clients)
-                ),
-                *(
-                    _client(str(place.hostname), int(place.port or 0), others, until, other_times, other_failed)
-                    for place in islice(cycle(places), 0 if beside is None else beside.clients)
-                ),
-            )
+        async def main() -> tuple[float, float]:
+            mine, theirs = await _connected(targets, clients), await _connected(targets, other_clients)
+            if cpu is not None:
+                cpu.begin()
+            started, processor = time.perf_counter(), time.process_time()
+            until = started + seconds
+            beside_them = asyncio.gather(*(_client(some, others, until, other_times, other_failed) for some in theirs))
+            await asyncio.gather(*(_client(some, requests, until, times, failed) for some in mine))
+            took, used = time.perf_counter() - started, time.process_time() - processor
+            await beside_them
+            for _, writer in (connection for some in (*mine, *theirs) for connection in some):
+                writer.close()
+            return took, used
 
-        started, processor = time.perf_counter(), time.process_time()
-        asyncio.run(main())
-        return times, failed, time.perf_counter() - started, time.process_time() - processor
+        return times, failed, *asyncio.run(main())
 
     first, _, took, _ = drive(int(1500 * warm_up_s), warm_up_s)
     expected = int(len(first) / took * seconds * 2) + 100
     times, failed, took, processor = drive(expected, seconds)
+    used = None if cpu is None else cpu.per_event(len(times))
     times.sort()
     return Measured(
         len(times) / took,
@@ -186,23 +203,8 @@ def measure(
         times[int(len(times) * 0.99)] * 1000,
         len(failed),
         processor * 1000 / len(times),
+        used,
     )
-
-
-def count_refused(api: str, key: str, load: Load, clients: int, seconds: float) -> tuple[int, int]:
-    """Posts without any warm-up; returns how many requests were answered, and how many of them were not accepted."""
-    place = urlsplit(api)
-    requests = load.requests(int(seconds * 1000), place.netloc, key)
-    times: list[float] = []
-    failed: list[int] = []
-
-    async def main() -> None:
-        until = time.perf_counter() + seconds
-        target = (str(place.hostname), int(place.port or 0))
-        await asyncio.gather(*(_client(*target, requests, until, times, failed) for _ in range(clients)))
-
-    asyncio.run(main())
-    return len(times), len(failed)
 
 
 def warm_up(api: str, key: str, load: Load) -> None:

@@ -11,15 +11,15 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from bench.cpu_times import CpuTimes
-from bench.lineage import servers as place_on_servers
-from bench.lineage import serving
 from bench.lineage_cold import CLIENTS, wait_until_ready
-from bench.lineage_load import Load, corpus
+from bench.lineage_load import Load, answered, corpus
+from bench.lineage_places import servers as place_on_servers
+from bench.lineage_places import serving
 from tests.own_servers import PORTS, OwnServers, own_servers
 from tests.waiting import until
 
@@ -41,24 +41,22 @@ class Seen:
     def now(self) -> float:
         return time.monotonic() - self.began
 
-    def is_accepted(self, head: bytes, body: bytes) -> bool:
-        at, code = self.now(), head[9:12].decode()
-        (self.accepted if code == "201" else self.refused).append(at)
-        self.answers[int(at), code if code == "201" else f"{code} {body.decode()}"] += 1
-        return code == "201"
+    def is_accepted(self, code: int, body: bytes) -> bool:
+        at = self.now()
+        (self.accepted if code == 201 else self.refused).append(at)
+        self.answers[int(at), "201" if code == 201 else f"{code} {body.decode()}"] += 1
+        return code == 201
 
 
-async def client_without_pauses(api: str, requests: list[bytes], seen: Seen, over: threading.Event) -> None:
+async def client_without_pauses(api: str, requests: Iterator[bytes], seen: Seen, over: threading.Event) -> None:
     """Sends each request until it is accepted."""
     place = urlsplit(api)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
-    request = requests.pop()
+    request = next(requests)
     while not over.is_set():
         writer.write(request)
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        if seen.is_accepted(head, await reader.readexactly(length)):
-            request = requests.pop()
+        if seen.is_accepted(*await answered(reader)):
+            request = next(requests)
     writer.close()
     await writer.wait_closed()
 
@@ -66,7 +64,7 @@ async def client_without_pauses(api: str, requests: list[bytes], seen: Seen, ove
 def report(servers: OwnServers, away: Sequence[str], seconds: float, *, timeline: bool) -> None:
     with place_on_servers() as place, serving(place.env) as api:
         wait_until_ready(api.url)
-        requests = Load(corpus()).requests(REQUESTS, urlsplit(api.url).netloc, place.key)
+        requests = iter(Load(corpus()).requests(REQUESTS, urlsplit(api.url).netloc, place.key))
         seen, over = Seen(), threading.Event()
 
         def interrupt() -> None:
