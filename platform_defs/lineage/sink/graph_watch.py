@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from platform_defs.graph.errors import GraphLost
 from platform_defs.graph.port import Graph
 
 # No server restarts within less, and a ping is one round trip.
 PING_EVERY_S = 1.0
+# A server that is only busy may miss the time for one new connection: then a ping after this pause decides.
+PING_AGAIN_S = 0.2
 
 
 class GraphWatch:
@@ -30,13 +31,15 @@ class GraphWatch:
 
     def _work(self) -> None:
         while not self._closing.wait(PING_EVERY_S):
-            # other errors are those of a server that is there; whoever writes meets them too, and says so
-            with suppress(Exception):
-                self._ping()
+            if self._is_gone() and not self._closing.wait(PING_AGAIN_S) and self._is_gone():
+                self._on_lost()
 
-    def _ping(self) -> None:
+    def _is_gone(self) -> bool:
         try:
             self._graph.ping()
         except GraphLost:
-            if not self._closing.is_set():
-                self._on_lost()
+            return True
+        except Exception:
+            # Other errors are those of a server that is there. Whoever writes meets them too, and says so.
+            return False
+        return False
