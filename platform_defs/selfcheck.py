@@ -12,7 +12,7 @@ from platform_defs.errors import GraphError
 from platform_defs.graph.model import DeleteNodes, Node, UpsertNodes
 from platform_defs.graph.port import Graph
 from platform_defs.store import migrate
-from platform_defs.store.engine import read
+from platform_defs.store.engine import ATTEMPTS, read
 from platform_defs.store.tables import metadata
 from platform_defs.store.types import utc_now
 
@@ -35,15 +35,17 @@ class GraphReport:
     round_trip_ms: float
 
 
-def check_database(engine: Engine) -> DatabaseReport:
+def check_database(engine: Engine, *, attempts: int = ATTEMPTS) -> DatabaseReport:
     """Asks the database in the same way as all other code, and raises the same errors."""
-    migrate.require_current(engine)
+    migrate.require_current(engine, attempts=attempts)
     started = time.perf_counter()
-    moment: datetime = read(engine, lambda connection: connection.execute(select(utc_now())).scalar_one())
+    moment: datetime = read(
+        engine, lambda connection: connection.execute(select(utc_now())).scalar_one(), attempts=attempts
+    )
     elapsed = time.perf_counter() - started
     return DatabaseReport(
         server=_server_version(engine),
-        revision=migrate.current_revision(engine) or "none",
+        revision=migrate.current_revision(engine, attempts=attempts) or "none",
         tables=len(metadata.tables),
         clock_skew_s=round((moment - datetime.now(UTC)).total_seconds(), 3),
         round_trip_ms=round(elapsed * 1000, 2),

@@ -13,7 +13,11 @@ from platform_defs.settings import Settings
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="What was found, as one JSON object.")
 @click.option(
-    "--timeout", default=60.0, show_default=True, help="Seconds to wait for the run; other parts have a third."
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for the run. Each other part has a third of them to answer.",
 )
 def command(as_json: bool, timeout: float) -> None:
     """Ask database, graph, API, UI, daemon and runner whether they answer. Exit code 0 only if all of them do.

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from platform_defs.errors import StoreError
-from platform_defs.store.engine import open_engine, read
+from platform_defs.store.engine import ATTEMPTS, open_engine, read
 from platform_defs.store.errors import SchemaAhead, SchemaBehind
 from platform_defs.store.migration_lock import migration_lock
 from platform_defs.store.types import is_mysql
@@ -33,19 +33,19 @@ def upgrade(engine: Engine) -> list[str]:
     return missing
 
 
-def missing_revisions(engine: Engine) -> list[str]:
+def missing_revisions(engine: Engine, *, attempts: int = ATTEMPTS) -> list[str]:
     """The migrations that this code has and the database has not, oldest first."""
     try:
-        return read(engine, _missing_from)
+        return read(engine, _missing_from, attempts=attempts)
     except DBAPIError as error:
         if getattr(error.orig, "errno", None) == _UNKNOWN_DATABASE:
             raise SchemaBehind(f"database {engine.url.database} does not exist: run `platform db upgrade`") from error
         raise
 
 
-def require_current(engine: Engine) -> None:
+def require_current(engine: Engine, *, attempts: int = ATTEMPTS) -> None:
     """Raises in one line unless the database has exactly the schema of this code."""
-    if missing := missing_revisions(engine):
+    if missing := missing_revisions(engine, attempts=attempts):
         count = "1 migration" if len(missing) == 1 else f"{len(missing)} migrations"
         raise SchemaBehind(f"the database lacks {count} ({', '.join(missing)}): run `platform db upgrade`")
 
@@ -62,9 +62,9 @@ def _revisions_on_disk() -> tuple[str, ...]:
     return tuple(script.revision for script in reversed(list(scripts.walk_revisions())))
 
 
-def current_revision(engine: Engine) -> str | None:
+def current_revision(engine: Engine, *, attempts: int = ATTEMPTS) -> str | None:
     """The database's revision; None before the first migration."""
-    return read(engine, _revision)
+    return read(engine, _revision, attempts=attempts)
 
 
 def new_revision(message: str) -> Path:

@@ -1,16 +1,22 @@
 """Asks every part of a platform whether it answers, and how fast: what `platform selfcheck` shows."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from platform_defs import dagster_instance, selfcheck
-from platform_defs.connections import explain, open_database, open_stores
+from platform_defs.connections import explain
 from platform_defs.errors import PlatformError
+from platform_defs.graph.neo4j import Timeouts
+from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
+from platform_defs.store.engine import Patience, open_engine
 from platform_defs.supervisor import probes
 from platform_defs.supervisor.child import Broken, NoAnswer, NotReady
 from platform_defs.supervisor.home import is_starting, read_up
@@ -19,8 +25,6 @@ from platform_defs.work.wake import wake
 
 # Dagster itself calls a daemon healthy for half an hour after its last heartbeat; it sends one every 30 s.
 HEARTBEAT_S = 120.0
-# A part is not called broken because the machine is busy, or because the UI is loading new definitions just now.
-ANSWER_S = 20.0
 ASK_AGAIN_S = 0.5
 
 
@@ -49,11 +53,20 @@ class Checkup:
 
 
 def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
-    """Asks the stores, and the processes if any of them runs. Each of these has a third of the run's time to answer."""
-    answer_s = max(ANSWER_S, timeout_s / 3)
+    """Asks the stores, and the processes if any of them runs. Each of these has a third of the run's time to answer.
+
+    With the usual minute none is called broken because the machine is busy, or the UI is loading new definitions. What
+    is in a database that does not answer is not asked: it would only take as long once more.
+    """
+    answer_s = timeout_s / 3
     up = read_up(settings.home)
     found = Checkup(running=up is not None or wake(settings.home) or is_starting(settings.home))
-    found.parts += [_ask("database", lambda: _database(settings)), _ask("graph", lambda: _graph(settings))]
+    database = _ask("database", lambda: _database(settings, answer_s))
+    found.parts.append(database)
+    if settings.graph_url == "embedded" and not database.ok:
+        found.parts.append(Part("graph", False, None, "not asked, because it is in the database"))
+    else:
+        found.parts.append(_ask("graph", lambda: _graph(settings, answer_s)))
     if not found.running:
         return found
     if up is not None:
@@ -65,7 +78,10 @@ def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
         ]
     elif is_starting(settings.home):
         found.parts += [Part(name, False, None, "`platform up` is not ready yet") for name in ("api", "ui", "daemon")]
-    found.parts.append(_ask("runner", lambda: _runner(settings, found, timeout_s)))
+    if database.ok:
+        found.parts.append(_ask("runner", lambda: _runner(settings, found, timeout_s, answer_s)))
+    else:
+        found.parts.append(Part("runner", False, None, "not asked, because its queue is in the database"))
     return found
 
 
@@ -97,15 +113,30 @@ def _ui(ui: str, answer_s: float) -> str:
     return _probe(probes.webserver_probe(ui, dagster_instance.LOCATION, timeout_s=answer_s), ui, answer_s)
 
 
-def _database(settings: Settings) -> str:
-    with open_database(settings, pool_size=1) as engine:
-        report = selfcheck.check_database(engine)
+@contextmanager
+def _engine(settings: Settings, answer_s: float) -> Iterator[Engine]:
+    """Connecting takes so long at most, and so does each statement, in whole seconds; it connects on first use."""
+    seconds = math.ceil(answer_s)
+    patience = Patience(connect=seconds, pool=answer_s, sqlite_busy=answer_s)
+    engine = open_engine(settings.database_url, pool_size=1, socket_timeout=seconds, patience=patience)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _database(settings: Settings, answer_s: float) -> str:
+    with _engine(settings, answer_s) as engine:
+        # once: each further attempt would have the whole time again
+        report = selfcheck.check_database(engine, attempts=1)
     return f"{report.server} at revision {report.revision}; its clock is {report.clock_skew_s:+g} s off"
 
 
-def _graph(settings: Settings) -> str:
-    with open_stores(settings) as stores:
-        selfcheck.check_graph(stores.graph)
+def _graph(settings: Settings, answer_s: float) -> str:
+    # once, as the database
+    timeouts = Timeouts(connect=answer_s, acquire=answer_s, transaction=answer_s, retry=0.0)
+    with _engine(settings, answer_s) as engine, closing(open_graph(settings, engine, timeouts=timeouts)) as graph:
+        selfcheck.check_graph(graph)
     return settings.graph_url.rpartition("@")[2]
 
 
@@ -114,9 +145,9 @@ def _daemon(ui: str, answer_s: float) -> str:
     return _probe(probes.daemon_probe(ui, timeout_s=answer_s), detail, answer_s, since=time.time() - HEARTBEAT_S)
 
 
-def _runner(settings: Settings, found: Checkup, timeout_s: float) -> str:
+def _runner(settings: Settings, found: Checkup, timeout_s: float, answer_s: float) -> str:
     """Has the runner execute the job `selfcheck`; without the runner its recovery would do it, in its own time."""
-    with open_database(settings, pool_size=1) as engine:
+    with _engine(settings, answer_s) as engine:
         warm = dagster_instance.uses_warm_launcher(settings)
         if warm and not runners.living_runners(engine):
             raise NotReady(runners.why_none_is_alive(engine))
