@@ -2,12 +2,17 @@
 
 import asyncio
 
+from platform_defs.access.principal import SourceType
+from platform_defs.lineage.events import parse_event
+from platform_defs.lineage.extract.facts_of import facts_of
+from platform_defs.lineage.facts import weight_of
 from platform_defs.lineage.sink.answers import ACCEPTED
 from platform_defs.lineage.sink.fair_queue import Entry
 from platform_defs.lineage.sink.lanes import MAX_PAUSE_S, WIDE_FACTS, Lanes
 from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.pending import PreparedEvent
 from tests.lineage.remembered_groups import LIMITS, Groups, open_sink, prepared, seen, submit
+from tests.lineage_events import run_event
 
 
 def test_tenants_take_turns() -> None:
@@ -62,6 +67,31 @@ def test_a_tenant_with_wide_events_is_written_beside_the_others_and_nobody_waits
     assert first == [["b0"], ["b1"], ["a2"]]
     assert second[0] == ["wide"]
     assert sorted(name for group in second[1:] for name in group) == ["a0", "a1"]
+
+
+def test_an_event_that_copies_a_table_of_170_columns_does_not_wait_for_a_huge_one() -> None:
+    fields = [{"name": f"c{number}", "type": "int"} for number in range(170)]
+    source = {"namespace": "postgres://h", "name": "d.s.a"}
+    lineage = {field["name"]: {"inputFields": [source | {"field": field["name"]}]} for field in fields}
+    event = run_event(sql=None)
+    event["inputs"] = [source | {"facets": {"schema": {"fields": fields}}}]
+    facets = {"schema": {"fields": fields}, "columnLineage": {"fields": lineage}}
+    event["outputs"] = [source | {"name": "d.s.b", "facets": facets}]
+    facts = sum(map(weight_of, facts_of(parse_event(event), SourceType.COMPUTE).facts))
+    assert facts > 3 * len(fields)
+
+    async def main() -> list[list[str]]:
+        first, second = Groups(), Groups(held=True)
+        sink = open_sink(first, second)
+        huge = submit(sink, prepared(1, "huge", facts=12 * WIDE_FACTS))
+        await seen(second, 1)
+        assert await submit(sink, prepared(2, "copy", facts=facts)) == [ACCEPTED]
+        second.free.set()
+        assert await huge == [ACCEPTED]
+        sink.close()
+        return first.groups
+
+    assert asyncio.run(main()) == [["copy"]]
 
 
 def test_wide_events_give_way_only_while_events_of_other_tenants_wait() -> None:
