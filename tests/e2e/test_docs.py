@@ -67,6 +67,8 @@ class Reader:
     def _part(self, block: Block, printed: Path) -> str:
         text = block.text.replace("http://127.0.0.1:8000", self.platform.up["api"])
         text = text.replace("http://127.0.0.1:3000", self.platform.up["ui"])
+        # on a busy machine a model may run longer than the minute for which a person waits
+        text = text.replace("/srcTableComplete", f"/srcTableComplete?wait={PATIENCE_S:.0f}")
         target = shlex.quote(str(printed / str(block.line)))
         return f"exec >{target}.out 2>{target}.err\n{text}"
 

@@ -16,6 +16,7 @@ from platform_defs.store.engine import open_engine
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.supervisor.child import Broken, NotReady
 from platform_defs.supervisor.probes import webserver_probe
+from tests.e2e.conftest import UNHURRIED
 from tests.e2e.platform_up import PlatformUp
 from tests.lineage.test_corpus_parsing import corpus, lacks
 from tests.lineage_events import run_event
@@ -30,7 +31,7 @@ ASSETS = """{ assetNodes { assetKey { path } dependencyKeys { path }
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformUp]:
-    up = PlatformUp(tmp_path_factory.mktemp("tables") / "home")
+    up = PlatformUp(tmp_path_factory.mktemp("tables") / "home", UNHURRIED)
     try:
         yield up.until_ready()
     finally:
