@@ -38,8 +38,6 @@ from platform_defs.graph.vocabulary import vector_label
 T = TypeVar("T")
 
 SCHEMA_TIMEOUT_S = 60
-# A server that has just started needs seconds for what takes milliseconds later.
-REHEARSAL_TIMEOUT_S = 60
 # of two processes that create the same constraint at once, one gets this error in spite of IF NOT EXISTS
 _SCHEMA_RACE = "AlreadyExists"
 # the server answers, but not the database in it
@@ -58,6 +56,8 @@ class Timeouts:
     acquire: float = 3.0
     transaction: float = 10.0
     retry: float = 3.0
+    # a server that has just started needs seconds for what takes milliseconds later
+    rehearsal: float = 60.0
 
 
 class Neo4jGraph:
@@ -113,7 +113,7 @@ class Neo4jGraph:
         with (
             self._translate_errors(),
             self._session() as session,
-            session.begin_transaction(timeout=REHEARSAL_TIMEOUT_S) as transaction,
+            session.begin_transaction(timeout=self._timeouts.rehearsal) as transaction,
         ):
             # a ManagedTransaction is a Transaction without commit and rollback
             handle = cast(ManagedTransaction, transaction)

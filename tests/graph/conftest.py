@@ -14,7 +14,9 @@ from tests.waiting import PATIENCE_S
 
 needs = pytest.mark.needs
 # Where a test is not about them, the limits of production must not fail it on a busy machine.
-UNHURRIED = Timeouts(connect=PATIENCE_S, acquire=PATIENCE_S, transaction=PATIENCE_S, retry=PATIENCE_S)
+UNHURRIED = Timeouts(
+    connect=PATIENCE_S, acquire=PATIENCE_S, transaction=PATIENCE_S, retry=PATIENCE_S, rehearsal=PATIENCE_S
+)
 EMBEDDED = (
     pytest.param("sqlite", id="embedded-sqlite"),
     pytest.param("mysql", id="embedded-mysql", marks=needs("mysql")),

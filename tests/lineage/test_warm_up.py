@@ -51,7 +51,7 @@ class Rehearsals(Neo4jGraph):
 
 @pytest.mark.needs("neo4j")
 def test_a_warm_up_leaves_nothing_behind_and_can_be_stopped() -> None:
-    graph = Rehearsals(require("neo4j"))
+    graph = Rehearsals(require("neo4j"), timeouts=UNHURRIED)
     try:
         graph.ensure_schema()
         assert warm_up(graph)
