@@ -240,7 +240,9 @@ def test_a_secret_that_cannot_be_read_is_a_failed_attempt_that_says_so(engine: E
     with_kpis(engine)
     with receiving() as receiver, sending(engine, tmp_path, clock=Clock()) as sender:
         subscribe(engine, tmp_path, receiver.url(), secret="Header,X-Key,env:NOT_SET_ANYWHERE")
-        subscribe(engine, tmp_path / "another home", receiver.url("/b"), secret="Header,X-Key,literal")
+        another = tmp_path / "another home"
+        another.mkdir()
+        subscribe(engine, another, receiver.url("/b"), secret="Header,X-Key,literal")
         notify(engine)
         assert sender.send_due() == 2
     assert receiver.received == []
