@@ -14,7 +14,8 @@ from platform_defs.dagster_instance import LOCATION
 from platform_defs.demo.state import DemoError, DemoStatus, read_state
 from platform_defs.supervisor.home import read_up
 
-TIMEOUT_S = 30.0
+# longer than an API with a generous deadline may take for an event
+TIMEOUT_S = 90.0
 # how long an answer of 503 is waited out: a store may be busy while everything starts
 PATIENCE_S = 20.0
 PAUSE_S = 0.5
