@@ -150,6 +150,35 @@ def test_old_types_of_columns_that_are_gone_are_forgotten_after_a_while(lineage:
     assert lineage.types == {"main.raw.id": "int", "main.b.x": "int"}
 
 
+def test_a_column_keeps_its_last_type_as_long_as_drops_are_remembered_after_it_went_however_old_the_type_is(
+    lineage: Lineage,
+) -> None:
+    """And not only so long after somebody has said the type: then the graph would differ from its own rebuild."""
+
+    def run(job: str, columns: dict[str, Any], **facets: Any) -> None:
+        lineage.post(ran(job, [RAW], [dataset(DUCK, "main.b", schema=columns, **facets)]))
+
+    run("job", schema("x", ("y", "text")))
+    run("other", untyped("y"))
+    run("job", untyped("x", "y"))
+    run("other", untyped("z"))
+    types = {"main.raw.id": "int", "main.b.x": "int", "main.b.y": "text"}
+    assert lineage.types == types
+    run("job", untyped("x"))  # the fifth minute: now the column is gone
+    assert "main.b.y" not in lineage.columns
+    prune_graph(lineage.store, START + timedelta(minutes=4.5))
+    run("job", untyped("x", "y"))
+    assert lineage.types == types
+    run("job", untyped("x"))  # the seventh
+    prune_graph(lineage.store, START + timedelta(minutes=6.5))
+    run("job", untyped("x", "y"))
+    assert lineage.types == types
+    run("job", untyped("x"))
+    prune_graph(lineage.store, START + timedelta(days=1))
+    run("job", untyped("x", "y"))
+    assert lineage.types == {"main.raw.id": "int", "main.b.x": "int"}
+
+
 def test_the_same_text_of_two_jobs_ties_no_tables_of_the_two_together(lineage: Lineage) -> None:
     text = "insert into b select * from a"
     for env in ("prod", "test"):

@@ -5,6 +5,7 @@ future, fields inside of fields, facets that are deleted, drops of schemas and c
 rebuilt between deliveries, retention deletes events, and each graph store has its own database.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -17,8 +18,12 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, delete
 
 from platform_defs.access.principal import SourceType
+from platform_defs.graph.model import Node
 from platform_defs.graph.port import Graph
+from platform_defs.graph.vocabulary import TOMBSTONE
 from platform_defs.lineage.merge import bounds
+from platform_defs.lineage.merge.codec import FACTS
+from platform_defs.lineage.merge.state import LAST_TYPE
 from platform_defs.lineage.sink.apply import prune_graph
 from platform_defs.store.engine import transact
 from platform_defs.store.tables.lineage import lineage_events
@@ -33,6 +38,7 @@ __all__ = ["open_graphs"]
 ARRIVED = START + timedelta(days=30)
 TABLES, COLUMNS, PATHS = ["s.a", "s.b", "s.c", "z.a"], ["x", "y", "z"], ["/wh/p", "/wh/q"]
 FILES = "hdfs://h"
+_TYPE = re.compile(r'"dataType": "[^"]*", ')
 SQL = ["insert into s.b select x, y from s.a", "insert into s.a select y as x from s.b;"]
 
 
@@ -174,7 +180,7 @@ def live_through_retention(random: Random, deliveries: Deliveries) -> None:
     teller = Teller(random, deliveries.tenant.id, paths=False)
     events = [teller.event(minute) for minute in range(random.randint(3, 9))]
     row = lineage_events.c
-    deleted_so_far = 0
+    deleted_so_far, types_forgotten = 0, False
     for number in range(1, len(events) + 1):
         events[number - 1] = of_a_remembered_run(events[number - 1], events[: number - 1], deleted_so_far)
         deliveries.deliver([events[number - 1]])
@@ -184,9 +190,19 @@ def live_through_retention(random: Random, deliveries: Deliveries) -> None:
             deleted_so_far = max(deleted_so_far, len(old))
             deleted = delete(lineage_events).where(row.tenant_id == deliveries.tenant.id, row.version.in_(old))
             transact(deliveries.engine, lambda connection, deleted=deleted: connection.execute(deleted))
+            types_forgotten |= has_types_to_forget(deliveries)
             prune_graph(deliveries.graph.for_tenant(deliveries.tenant.id), ARRIVED)
             deliveries.rebuild(keep=True)
-    assert deliveries.lines() == Reference(deliveries.tenant, true_facts(events)).lines()
+    found, wanted = deliveries.lines(), Reference(deliveries.tenant, true_facts(events)).lines()
+    if types_forgotten:
+        found, wanted = ([_TYPE.sub("", line) for line in lines] for lines in (found, wanted))
+    assert found == wanted
+
+
+def has_types_to_forget(deliveries: Deliveries) -> bool:
+    """Whether a column is gone and has a last type: a rebuild of stored events knows it again, and else nobody does."""
+    items = deliveries.graph.for_tenant(deliveries.tenant.id).stream()
+    return any(TOMBSTONE in item.labels and LAST_TYPE in item.props[FACTS] for item in items if isinstance(item, Node))
 
 
 def of_a_remembered_run(event: Arrival, before: Sequence[Arrival], deleted: int) -> Arrival:

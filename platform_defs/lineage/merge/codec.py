@@ -96,6 +96,7 @@ def read_node(node: Node, set_at: Stamp, facts: dict[str, Any] | None = None) ->
         claims=claims,
         crowd=_read_crowd(facts),
         crowd_ended_at=Stamp(facts.get("crowdEnded", NEVER)),
+        unclaimed_at=Stamp(facts.get("unclaimed", NEVER)),
         speaker=read_speaker(facts["speaker"]) if "speaker" in facts else None,
         foreign=shown,
         vector=next((label for label in node.labels if vector_dimension(label)), None),
@@ -214,6 +215,7 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
         "claims": {name: [claim.at, claim.props] for name, claim in state.claims.items()},
         "crowd": list(state.crowd) if state.crowd.size else None,
         "crowdEnded": state.crowd_ended_at,
+        "unclaimed": state.unclaimed_at if LAST_TYPE in state.props else None,
         "speaker": None if state.speaker is None else written_speaker(state.speaker),
     }
     return {name: value for name, value in facts.items() if value not in (None, "", {}, [])}

@@ -22,6 +22,7 @@ from platform_defs.lineage.merge.speech.unstored import lacking_speakers, state_
 from platform_defs.lineage.merge.state import (
     BEFORE_ALL,
     DERIVED_TYPES,
+    LAST_TYPE,
     NEVER,
     NO_CROWD,
     Claim,
@@ -207,6 +208,9 @@ def _restamp_node(node: NodeState, new: Callable[[Stamp], Stamp]) -> None:
         node.label = None
     node.entries_at, node.column_renamed_at = new(node.entries_at), new(node.column_renamed_at)
     node.props = {name: (at, value) for name, (stamp, value) in node.props.items() if (at := new(stamp))}
+    if LAST_TYPE not in node.props:
+        # otherwise it stays as it is: what a stored event took back is not claimed when that event is applied again
+        node.unclaimed_at = NEVER
     node.link_sets = {type: at for type, stamp in node.link_sets.items() if (at := new(stamp))}
     node.column_link_sets = {type: at for type, stamp in node.column_link_sets.items() if (at := new(stamp))}
     node.renames = {at: ref for stamp, ref in node.renames.items() if (at := new(stamp))}
@@ -280,6 +284,7 @@ def _split(node: NodeState, at: Stamp, *, root: bool) -> tuple[NodeState, NodeSt
         claims={name: claim for name, claim in node.claims.items() if claim.at > at},
         crowd=node.crowd if node.crowd.since > at else NO_CROWD,
         crowd_ended_at=node.crowd_ended_at,
+        unclaimed_at=node.unclaimed_at,
         floor=node.floor if node.floor > at else NEVER,
         props={name: said for name, said in node.props.items() if said[0] > at},
         columns=None if columns_before else node.columns,
@@ -306,6 +311,7 @@ def _with_newer(known: NodeState | None, back: NodeState) -> NodeState:
         claims=joined_claims(known.claims, back.claims),
         crowd=joined_crowds(known.crowd, back.crowd),
         crowd_ended_at=max(known.crowd_ended_at, back.crowd_ended_at),
+        unclaimed_at=max(known.unclaimed_at, back.unclaimed_at),
         floor=max(known.floor, back.floor),
         props=back.props | known.props,
         columns=known.columns or back.columns,

@@ -1,6 +1,7 @@
-"""Forgets old drops, renames and removed edges.
+"""Forgets old drops, renames and removed edges, and the last types of columns that are gone for long.
 
-If an event arrives afterwards that is even older, it counts again, as if the drop had never been.
+If an event arrives afterwards that is even older, it counts again, as if the drop had never been. A column that comes
+back afterwards has no type until somebody says one.
 """
 
 from collections.abc import Iterable
@@ -120,5 +121,6 @@ def _forget(node: NodeState, before: Stamp, *, existing: bool) -> None:
         node.floor = NEVER
     if node.column_renamed_at < before:
         node.column_renamed_at = NEVER
-    if node.props.get(LAST_TYPE, (before,))[0] < before:
+    # a type that was said long ago may be that of a column that went today
+    if LAST_TYPE in node.props and max(node.props[LAST_TYPE][0], node.unclaimed_at) < before:
         del node.props[LAST_TYPE]

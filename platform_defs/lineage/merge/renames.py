@@ -235,6 +235,7 @@ def joined(one: NodeState | None, other: NodeState) -> NodeState:
         claims=joined_claims(one.claims, other.claims),
         crowd=joined_crowds(one.crowd, other.crowd),
         crowd_ended_at=max(one.crowd_ended_at, other.crowd_ended_at),
+        unclaimed_at=max(one.unclaimed_at, other.unclaimed_at),
         foreign={**other.foreign, **one.foreign},
         vector=one.vector or other.vector,
     )

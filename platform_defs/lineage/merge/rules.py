@@ -69,7 +69,7 @@ def _take_one(state: State, at: Stamp, fact: Fact, vouched: Vouched) -> None:
             if rename(state, ref, new, at) and new.parent is not None:
                 _record_existence(state, new.parent, at)
                 if new.kind == "table":
-                    review_joined_claims(state, new)
+                    review_joined_claims(state, new, at)
         case ColumnSet(table, columns):
             _record_existence(state, table, at)
             _set_columns(state, resolve(state, table, at), columns, at)
@@ -88,7 +88,7 @@ def _take_one(state: State, at: Stamp, fact: Fact, vouched: Vouched) -> None:
         case Statement():
             take_statement(state, fact, at)
     if may_drop(fact):
-        review_claims(state)
+        review_claims(state, at)
 
 
 def may_drop(fact: Fact) -> bool:

@@ -120,7 +120,8 @@ class NodeState:
     the newest ColumnsUnlinked. renames: the new names, by the stamps at which the asset left this name.
     incoming_renames: the renames to this name, oldest first. column_renamed_at: for a table, the newest rename of one
     of its columns. count: the executionCount. crowd_ended_at: for a table, the newest drop that ended claims of a crowd
-    on its columns or their lineage.
+    on its columns or their lineage. unclaimed_at: for a column with a LAST_TYPE, when a speaker last took back a claim;
+    a column that no drop has removed is gone since then at the latest.
     """
 
     # None for a node whose name the merge does not know, such as one that only has an execution count so far
@@ -144,6 +145,7 @@ class NodeState:
     claims: dict[str, Claim] = field(default_factory=dict)
     crowd: Crowd = NO_CROWD
     crowd_ended_at: Stamp = NEVER
+    unclaimed_at: Stamp = NEVER
     speaker: "SpeakerState | None" = None
     # what others than the merge wrote on the node, such as an embedding
     foreign: dict[str, Any] = field(default_factory=dict)

@@ -45,7 +45,7 @@ def delete_expired(engine: Engine, graph: Graph, retention: Retention, at: datet
 
 
 def prune_tombstones(engine: Engine, graph: Graph, days: int, at: datetime, *, speaker_days: int = 0) -> int:
-    """Forgets drops and renames that are older than `days` days, in every tenant's graph.
+    """Forgets drops, renames, and last types of columns that are gone, older than `days` days, in every tenant's graph.
 
     Also forgets the runs of jobs that have been silent for `speaker_days`; 0 keeps them. What they said stays.
     """

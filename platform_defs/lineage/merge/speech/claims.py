@@ -17,6 +17,8 @@ from platform_defs.lineage.merge.speech.crowds import READ, leave_crowd
 from platform_defs.lineage.merge.speech.last_types import (
     is_only_last_type,
     note_claimed_type,
+    note_end,
+    note_late_types,
     note_replaced_types,
     note_types,
 )
@@ -80,10 +82,10 @@ def take_statement(state: State, statement: Statement, at: Stamp) -> None:
         strike_dead(state, old_state)
         note_replaced_types(state, old_state, speaker)
         if comes_late:
-            note_types(state, {digest_of(statement): encode(statement)}, [(digest_of(statement), at)])
+            note_late_types(state, speaker, statement, at)
         old, new = claims_of(state, old_state), claims_of(state, speaker)
         _refuse_revived(state, speaker, new.keys() - old.keys())
-        _replace_claims(state, statement.speaker, old, new)
+        _replace_claims(state, statement.speaker, old, new, max(at, speaker.done_at(statement.run)))
     fold(state, speaker)
 
 
@@ -133,10 +135,11 @@ def _refuse_revived(state: State, speaker: SpeakerState, revived: Set[ClaimKey])
                     resolve(state, ref, claim.at)
 
 
-def review_claims(state: State) -> None:
+def review_claims(state: State, at: Stamp = NEVER) -> None:
     """Brings all loaded claims up to date: by what their speakers have said since, and by what was dropped since.
 
-    Raises NeedsRebuild if claims that are not stored one by one may have been made before the drop or after it.
+    at: when something was dropped, if just now. Raises NeedsRebuild if claims that are not stored one by one may have
+    been made before the drop or after it.
     """
     ended: list[tuple[str, ClaimKey]] = []
     for id, speaker in speakers_in(state):
@@ -165,7 +168,7 @@ def review_claims(state: State) -> None:
         if edge.is_claimed:
             _end_dead(state, edge, claims_dead_before(state, place), tables_at(state, place))
     for id, key in ended:
-        _take_back(state, id, key)
+        _take_back(state, id, key, at)
 
 
 def correct_existence(state: State) -> None:
@@ -246,9 +249,9 @@ def unsay(
     unread = [key for key in old.keys() - new.keys() if key.type == "read" and not is_read_still(key.source)]
     if unread and known.forgotten_at:
         raise NeedsRebuild(f"runs of {speaker.id} that are forgotten may have read the same columns")
-    _replace_claims(state, speaker, old, new)
+    _replace_claims(state, speaker, old, new, NEVER)
     for key in unread:
-        _take_back(state, speaker.id, key)
+        _take_back(state, speaker.id, key, NEVER)
 
 
 def claims_forgotten_until(state: State, name: str) -> Stamp:
@@ -265,11 +268,14 @@ def speakers_of(item: NodeState | EdgeState) -> set[str]:
     return {name.removesuffix(READ) for name in item.claims}
 
 
-def _replace_claims(state: State, speaker: Ref, old: Claims, new: Claims) -> None:
-    """Takes back what the speaker no longer claims, and puts what it did not claim before. What was read stays."""
+def _replace_claims(state: State, speaker: Ref, old: Claims, new: Claims, at: Stamp) -> None:
+    """Takes back what the speaker no longer claims, and puts what it did not claim before. What was read stays.
+
+    at: when what it claimed was replaced.
+    """
     for key in old.keys() - new.keys():
         if key.type != "read":
-            _take_back(state, speaker.id, key)
+            _take_back(state, speaker.id, key, at)
     for key, claim in sorted(new.items(), key=lambda item: str(item[0])):
         if key not in old or old[key].props != claim.props:
             put_claim(state, speaker, key, claim, was_claimed=key in old)
@@ -308,8 +314,10 @@ def put_claim(state: State, speaker: Ref, key: ClaimKey, claim: Claim, *, was_cl
     item.claims[name] = claim
 
 
-def _take_back(state: State, speaker_id: str, key: ClaimKey) -> None:
+def _take_back(state: State, speaker_id: str, key: ClaimKey, at: Stamp) -> None:
     item = claimed_item(state, key)
+    if isinstance(item, NodeState):
+        note_end(item, at)
     if item is not None and item.claims.pop(_name(speaker_id, key), None) is None:
         leave_crowd(item)
 

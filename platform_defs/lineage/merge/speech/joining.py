@@ -5,12 +5,12 @@ from collections.abc import Iterator, Set
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.names import current_name
 from platform_defs.lineage.merge.speech.claims import claimed_item, claims_of, put_claim, speakers_in
-from platform_defs.lineage.merge.speech.last_types import note_types
+from platform_defs.lineage.merge.speech.last_types import note_end, note_types
 from platform_defs.lineage.merge.speech.past_runs import unfold_all
 from platform_defs.lineage.merge.speech.rewriting import settle_columns, strike_dead
 from platform_defs.lineage.merge.speech.speakers import is_loaded
 from platform_defs.lineage.merge.speech.statement_bodies import DERIVES_FROM, ClaimKey, items, tables_of
-from platform_defs.lineage.merge.state import NeedsRebuild, State, path
+from platform_defs.lineage.merge.state import NeedsRebuild, Stamp, State, path
 
 
 def settle_names(state: State, joined: Set[Ref]) -> None:
@@ -42,8 +42,8 @@ def is_named(state: State, ref: Ref) -> bool:
     return False
 
 
-def review_joined_claims(state: State, table: Ref) -> None:
-    """After two tables became one, claims are what they would be if the two had always been one.
+def review_joined_claims(state: State, table: Ref, at: Stamp) -> None:
+    """After two tables became one, at that time, claims are what they would be if the two had always been one.
 
     Some do not count any more, because a newer run says something else of the other table. And lineage may count again
     that a newer run had ended by not naming its table, if that run names the other one.
@@ -59,6 +59,8 @@ def review_joined_claims(state: State, table: Ref) -> None:
         node = state.node(column)
         ended = {name for name in node.claims if name in live and ClaimKey("written", column) not in live[name]}
         node.claims = {name: claim for name, claim in node.claims.items() if name not in ended}
+        if ended:
+            note_end(node, at)
         for id, replaced in speakers_in(state):
             if id in ended:
                 note_types(state, replaced.bodies, replaced.said())

@@ -6,6 +6,8 @@ that statement still counts. A drop of the column takes it along, as it does wit
 
 Types are noted here when a statement ceases to count, and when one comes so late that it never did. Until then the
 claims on the column have them, and the speaker knows when it said so last.
+
+A column that is gone keeps its last type for a while (pruning.py). So it is noted too when claims end.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -33,6 +35,23 @@ def note_types(state: State, bodies: Mapping[str, Mapping[str, Any]], said: Iter
                 column = current_name(state, key.source, at)
                 if column is not None and at > floor(state, column):
                     _note_type(state.node(column), at, item[-1][TYPE])
+
+
+def note_late_types(state: State, speaker: SpeakerState, statement: Statement, at: Stamp) -> None:
+    """Notes the types of a statement that comes too late to count, of columns that may be gone."""
+    body = encode(statement)
+    note_types(state, {digest_of(statement): body}, [(digest_of(statement), at)])
+    for column in statement.written:
+        now = current_name(state, column.ref, at) if is_loaded(state, column.ref, at) else None
+        known = None if now is None else state.find(now)
+        if known is not None:
+            # the run that replaced the statement has completed by then
+            note_end(known, speaker.current_since)
+
+
+def note_end(column: NodeState, at: Stamp) -> None:
+    """Notes that a speaker has taken back what it claimed of the column."""
+    column.unclaimed_at = max(column.unclaimed_at, at)
 
 
 def note_claimed_type(column: NodeState, claim: Claim) -> None:
