@@ -249,7 +249,8 @@ def test_an_event_whose_row_a_rebuild_cannot_see_yet_is_not_lost(
     committer = ParallelCommitter(engine, elsewhere, new_metrics())
     committer.commit([item(engine, run_event(job="a", writes=("mart.first",)), tenant)])
     committer.flush()
-    second = item(engine, run_event(job="b", writes=("mart.second",), sql=None), tenant)
+    # an event that counts a run has a lock, and a rebuild waits for its commit; that of a catalog counts none
+    second = item(engine, create_table((id, tenant.code, tenant.name), "mart.second"), tenant)
 
     def rebuild_before_the_commit(connection: Connection) -> None:
         until("the graph to have the event", lambda: "second" in tables(store))
