@@ -3,8 +3,8 @@
 Run it as `python -m bench.lineage_cold [--seconds 15]` after `make services`, whose programs it starts in a folder of
 its own. The API is started at once with its servers, and again whenever it ends because they do not answer yet, as a
 supervisor would do. Clients post until some seconds after /readyz has become ready. A connection that is refused says
-that nobody listens; an answer 503 says that the API does, and does not take the event: before /readyz is ready, because servers are still starting or Neo4j is
-being warmed up. Aim: no 503 from then on.
+that nobody listens; an answer 503 says that the API does, and does not take the event: before /readyz is ready, because
+servers are still starting or Neo4j is being warmed up. Aim: no 503 from then on.
 """
 
 import argparse
