@@ -44,6 +44,7 @@ TAGS = [Ref("tag", (name,)) for name in ("t", "u")]
 METRICS = [Ref("metric", (name,)) for name in ("m", "n")]
 SQLS = [Ref("sql", (name,)) for name in ("q", "r")]
 COLUMNS = ("x", "y", "w")
+DERIVES = frozenset({"DERIVES_FROM"})
 
 
 def column(table: Ref, name: str) -> Ref:
@@ -163,7 +164,7 @@ def derived(output: Ref, source: Ref, kind: str) -> list[Fact]:
 
 
 def underived(table: Ref) -> list[Fact]:
-    return [ColumnsUnlinked(table, frozenset({"DERIVES_FROM"}))]
+    return [ColumnsUnlinked(table, DERIVES)]
 
 
 plain_events = st.one_of(
@@ -337,7 +338,7 @@ derived_events = st.one_of(
     st.builds(underived, st.sampled_from(TABLES[:2])),
     st.builds(lambda taken, said: [*taken, *said], st.builds(underived, st.just(TABLES[0])), _derived),
     st.builds(loaded, st.just(TABLES[0]), st.just({}), st.sampled_from([{"x": {}}, {"x": {}, "y": {}}])),
-    st.builds(lambda ref: [LinkSet(ref, frozenset({"DERIVES_FROM"}), ())], _x_or_y),
+    st.builds(lambda ref: [LinkSet(ref, DERIVES, ())], _x_or_y),
     st.builds(lambda ref: [Dropped(ref)], st.sampled_from([TABLES[0], SCHEMAS[0], column(TABLES[0], "x")])),
 )
 _a_or_b = st.sampled_from(TABLES[:2])
@@ -403,11 +404,7 @@ spoken_and_joined_events = st.one_of(
     st.builds(lambda ref: [Dropped(ref)], st.one_of(_three, st.builds(column, _three, _xyv))),
     st.builds(loaded, _three, st.just({}), st.sampled_from([{}, {"x": {}}, {"v": {}, "y": {"dataType": "c"}}])),
     st.builds(underived, _three),
-    st.builds(
-        lambda one, two: [Unlinked("DERIVES_FROM", one, two)],
-        st.builds(column, _three, _xyv),
-        st.builds(column, _three, _xyv),
-    ),
+    st.builds(lambda ref: [LinkSet(ref, DERIVES, ())], st.builds(column, _three, _xyv)),
 )
 
 # More jobs and runs than are remembered, if the bounds are lowered (test_bounds.py). As in real events, an SQL node
@@ -440,11 +437,7 @@ _ends_of_claims = st.one_of(
     st.builds(lambda ref: [Dropped(ref)], st.builds(column, _one_table, st.sampled_from(["x", "y", "w"]))),
     st.builds(lambda ref: [Dropped(ref)], _one_table),
     st.builds(underived, _one_table),
-    st.builds(
-        lambda one, two: [Unlinked("DERIVES_FROM", one, two)],
-        st.builds(column, _one_table, st.sampled_from(["x", "y"])),
-        st.builds(column, _one_table, st.sampled_from(["x", "y"])),
-    ),
+    st.builds(lambda ref: [LinkSet(ref, DERIVES, ())], st.builds(column, _one_table, st.sampled_from(["x", "y"]))),
 )
 _renames_of_claimed = st.one_of(
     st.builds(lambda ref, new: [Renamed(ref, new)], _one_table, _three),
