@@ -20,6 +20,7 @@ from dagster import (
     build_sensor_context,
 )
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
+from dagster._core.events import StepMaterializationData
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import insert, select, text, update
 
@@ -185,8 +186,10 @@ def test_what_is_late_fails_the_check_once_and_passes_when_it_arrived(
     [passed] = tick(home)
     assert passed.passed
     assert tick(home) == []
-    # The UI does not show an evaluation that is older than the last materialisation.
-    home.instance.report_runless_asset_event(AssetMaterialization(AssetKey(["models", "M"])))
+    # The UI does not show an evaluation that is older than the last materialisation of another run.
+    made = StepMaterializationData(AssetMaterialization(AssetKey(["models", "M"])), [])
+    kind = DagsterEventType.ASSET_MATERIALIZATION.value
+    home.instance.report_dagster_event(DagsterEvent(kind, run.job_name, event_specific_data=made), run.run_id)
     assert [evaluation.passed for evaluation in tick(home)] == [True]
     # Dagster's SQLite storage keeps whole seconds.
     until("the evaluation to be newer than the materialisation", lambda: tick(home) == [])
