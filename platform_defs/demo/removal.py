@@ -24,7 +24,7 @@ from platform_defs.demo_source.registry import DEMO_SOURCES
 from platform_defs.errors import AccessError
 from platform_defs.graph.model import DeleteNodes, Node
 from platform_defs.ingest.registry.removal import count_executing, end_sources, forget_sources
-from platform_defs.lineage.sink.raw_events import StoredEvent
+from platform_defs.lineage.sink.rows.raw_events import StoredEvent
 from platform_defs.lineage.upkeep.forgetting import forget_events
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.access import api_keys, tenants

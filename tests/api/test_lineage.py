@@ -18,8 +18,8 @@ from platform_defs.access.tenants import Tenant, find_tenant
 from platform_defs.api.lineage import router
 from platform_defs.api.lineage.service import MAX_LETTERS
 from platform_defs.lineage.intake import dead_letters
-from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import ApplyResult
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.store.errors import StoreUnavailable

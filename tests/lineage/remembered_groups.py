@@ -16,10 +16,10 @@ from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.pending import PreparedEvent
-from platform_defs.lineage.sink.raw_events import EventKey
+from platform_defs.lineage.sink.rows.raw_events import EventKey
+from platform_defs.lineage.sink.rows.symlinks import EventNames
 from platform_defs.lineage.sink.sink import Sink
 from platform_defs.lineage.sink.store_health import StoreHealth
-from platform_defs.lineage.sink.symlinks import EventNames
 from platform_defs.lineage.version import Version
 from tests.waiting import PATIENCE_S, until
 

@@ -6,7 +6,7 @@ from sqlalchemy import Engine, delete, update
 
 from platform_defs.lineage.new_events import newest_id
 from platform_defs.lineage.observations import Position, observe
-from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.tables.seen import newest_event, newest_tables, note_new_tables
 from platform_defs.store.engine import read, transact
 from platform_defs.store.metadata import now

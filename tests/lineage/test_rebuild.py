@@ -26,11 +26,11 @@ from platform_defs.lineage.facts import Exists, Renamed
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
-from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.sink.commit import EmbeddedCommitter, ParallelCommitter, is_store_unavailable
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pending import PreparedEvent
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuild import rebuild
 from platform_defs.lineage.upkeep.recovery import rebuild_if_small, rebuild_tenant, recover

@@ -13,9 +13,9 @@ from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.model import BatchResult, Operation
 from platform_defs.graph.port import GraphStore
 from platform_defs.lineage.facts import weight_of
-from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import ApplyResult, EventFacts, apply_events
 from platform_defs.lineage.sink.commit import ParallelCommitter
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.upkeep import rebuild_requests, recovery, recovery_failures
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
 from platform_defs.store.engine import transact

@@ -9,8 +9,8 @@ import pytest
 
 from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import find_tenant
-from platform_defs.lineage.sink import raw_events
-from platform_defs.lineage.sink.raw_events import StoredEvent
+from platform_defs.lineage.sink.rows import raw_events
+from platform_defs.lineage.sink.rows.raw_events import StoredEvent
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant
 from platform_defs.store.metadata import now

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, delete, update
 
 from platform_defs.graph.model import Node
-from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, delete_older, read_counts, recount
+from platform_defs.lineage.sink.rows.run_counts import Counts, SqlRun, count_runs, delete_older, read_counts, recount
 from platform_defs.lineage.upkeep import recovery
 from platform_defs.lineage.upkeep.retention import Retention, delete_expired
 from platform_defs.store.engine import transact

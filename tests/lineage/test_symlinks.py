@@ -15,9 +15,9 @@ from platform_defs.access.principal import SourceType
 from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.merge import bounds
-from platform_defs.lineage.sink import symlinks
 from platform_defs.lineage.sink.opening import open_committer
-from platform_defs.lineage.sink.symlinks import Meaning, read_all
+from platform_defs.lineage.sink.rows import symlinks
+from platform_defs.lineage.sink.rows.symlinks import Meaning, read_all
 from platform_defs.store.engine import transact
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.tables.lineage import lineage_events, lineage_symlink

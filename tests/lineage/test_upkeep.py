@@ -17,7 +17,7 @@ from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
-from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.settings import Settings
 from platform_defs.store import migrate

@@ -20,12 +20,12 @@ from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
-from platform_defs.lineage.sink import raw_events, stored_rows
 from platform_defs.lineage.sink.commit import EmbeddedCommitter
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.opening import open_committer
 from platform_defs.lineage.sink.pending import PreparedEvent
-from platform_defs.lineage.sink.stored_rows import Reader, portions, reader_of
+from platform_defs.lineage.sink.rows import raw_events, stored_rows
+from platform_defs.lineage.sink.rows.stored_rows import Reader, portions, reader_of
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
 from platform_defs.lineage.version import Version, is_ahead, time_of, version_at_arrival, version_of

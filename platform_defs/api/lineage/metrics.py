@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Engine
 
 from platform_defs.lineage import observations
-from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
 from platform_defs.lineage.upkeep.recovery import ABANDONED_AFTER
 from platform_defs.store.metadata import now

@@ -15,7 +15,7 @@ from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letter_retry import retry_letter
 from platform_defs.lineage.intake.dead_letters import DeadLetter, LetterStatus
-from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant
 from platform_defs.lineage.upkeep.retention import prune_tombstones
 

@@ -12,8 +12,8 @@ from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.intake.tenant_rules import resolve_tenant
 from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.sink.pending import PreparedEvent
-from platform_defs.lineage.sink.raw_events import EventKey, event_row, names_of
-from platform_defs.lineage.sink.run_counts import SqlRun
+from platform_defs.lineage.sink.rows.raw_events import EventKey, event_row, names_of
+from platform_defs.lineage.sink.rows.run_counts import SqlRun
 from platform_defs.lineage.version import is_ahead, version_at_arrival
 from platform_defs.store.metadata import now
 

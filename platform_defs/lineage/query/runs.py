@@ -11,7 +11,7 @@ from platform_defs.graph.port import GraphStore
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.query.names import Asset
-from platform_defs.lineage.sink.linked_tables import LinkedTables
+from platform_defs.lineage.sink.rows.linked_tables import LinkedTables
 from platform_defs.store.engine import read
 from platform_defs.store.tables.lineage import lineage_events
 

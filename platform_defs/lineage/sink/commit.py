@@ -18,14 +18,15 @@ from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphConflict, GraphLost, InvalidGraphValue
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.merge.relinking import Relink
-from platform_defs.lineage.sink import own_writes, raw_events
+from platform_defs.lineage.sink import own_writes
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.sink.graph_watch import GraphWatch
 from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
 from platform_defs.lineage.sink.pace import Pace, PacedStore, Updatable
 from platform_defs.lineage.sink.pending import PendingWrites, PreparedEvent, find_pending, tables_of_names
-from platform_defs.lineage.sink.raw_events import EventKey
-from platform_defs.lineage.sink.symlinks import NameWatch
+from platform_defs.lineage.sink.rows import raw_events
+from platform_defs.lineage.sink.rows.raw_events import EventKey
+from platform_defs.lineage.sink.rows.symlinks import NameWatch
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuild_requests import TenantMarks
 from platform_defs.lineage.version import Version

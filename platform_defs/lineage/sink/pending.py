@@ -10,12 +10,12 @@ from platform_defs.access.tenants import Tenant, name_tenants
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge.relinking import Relink
-from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts
-from platform_defs.lineage.sink.raw_events import EventKey
-from platform_defs.lineage.sink.relinks import find_relink
-from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs
-from platform_defs.lineage.sink.symlinks import EventNames, NameUse, NameWatch, ResolvedNames, resolve_names
+from platform_defs.lineage.sink.rows import raw_events
+from platform_defs.lineage.sink.rows.raw_events import EventKey
+from platform_defs.lineage.sink.rows.relinks import find_relink
+from platform_defs.lineage.sink.rows.run_counts import Counts, SqlRun, count_runs
+from platform_defs.lineage.sink.rows.symlinks import EventNames, NameUse, NameWatch, ResolvedNames, resolve_names
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.rebuild_requests import TenantMarks
 from platform_defs.lineage.version import Version

@@ -16,7 +16,7 @@ from platform_defs.graph.errors import GraphUnavailable
 from platform_defs.lineage.sink import own_writes
 from platform_defs.lineage.sink.answers import WARMING_UP, Answer, store_down
 from platform_defs.lineage.sink.limits import Clock
-from platform_defs.lineage.sink.raw_events import EventKey
+from platform_defs.lineage.sink.rows.raw_events import EventKey
 from platform_defs.store import engine
 
 log = logging.getLogger(__name__)

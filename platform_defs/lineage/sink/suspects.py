@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from platform_defs.lineage.facts import moves_assets, reaches_far
 from platform_defs.lineage.sink.fair_queue import Entry
 from platform_defs.lineage.sink.pending import PreparedEvent
-from platform_defs.lineage.sink.raw_events import EventKey
+from platform_defs.lineage.sink.rows.raw_events import EventKey
 from platform_defs.lineage.sink.store_health import MAX_SLOW_EVENTS, SlowEvents
 
 

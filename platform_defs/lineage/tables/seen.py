@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, Row, delete, func, select, update
 from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.new_events import newest_id, read_new_events
-from platform_defs.lineage.sink.linked_tables import LinkedTables
+from platform_defs.lineage.sink.rows.linked_tables import LinkedTables
 from platform_defs.lineage.tables.in_events import tables_in
 from platform_defs.lineage.tables.keys import table_of
 from platform_defs.store.engine import read, transact

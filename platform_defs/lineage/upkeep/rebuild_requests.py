@@ -7,7 +7,7 @@ A rebuild that nobody has requested requests itself before it writes (`RebuildUn
 middle, the request is open and the recovery rebuilds the graph.
 
 `rebuilt_at` tells a writer that a rebuild may have undone its changes: see `record_rewrite`. `symlink_changes` tells it
-that names may mean other tables than it has found (sink/symlinks.py).
+that names may mean other tables than it has found (sink/rows/symlinks.py).
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Set
 from sqlalchemy import Engine
 
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.sink.symlinks import (
+from platform_defs.lineage.sink.rows.symlinks import (
     Meanings,
     NameUse,
     Symlink,

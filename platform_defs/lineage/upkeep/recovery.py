@@ -20,13 +20,13 @@ from platform_defs.lineage.errors import LineageError
 from platform_defs.lineage.facts import Ref, weight_of
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import Refusal
-from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
 from platform_defs.lineage.sink.commit import is_caused_by_event, is_store_unavailable
 from platform_defs.lineage.sink.pending import names_to_look_for, tables_of_names
-from platform_defs.lineage.sink.raw_events import EventKey, StoredEvent
-from platform_defs.lineage.sink.run_counts import Counts, SqlRun, count_runs, read_counts, recount
-from platform_defs.lineage.sink.symlinks import resolve_names
+from platform_defs.lineage.sink.rows import raw_events
+from platform_defs.lineage.sink.rows.raw_events import EventKey, StoredEvent
+from platform_defs.lineage.sink.rows.run_counts import Counts, SqlRun, count_runs, read_counts, recount
+from platform_defs.lineage.sink.rows.symlinks import resolve_names
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
 from platform_defs.lineage.upkeep.rebuild import ROUNDS, RebuildReport, rebuild
 from platform_defs.lineage.upkeep.rebuild_requests import Overtaken, RebuildUnderWay

@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 from platform_defs.access.tenants import list_tenants
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.intake import dead_letters
-from platform_defs.lineage.sink import raw_events, run_counts
 from platform_defs.lineage.sink.apply import prune_graph
+from platform_defs.lineage.sink.rows import raw_events, run_counts
 
 
 @dataclass(frozen=True, slots=True)

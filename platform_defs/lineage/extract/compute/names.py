@@ -19,7 +19,7 @@ The first of these that applies:
    Two different datasets never become the same table, except for a trailing slash and for a database that stands both
    in the namespace and in the name.
 
-A name that another event has linked to a table by a `symlinks` facet means that table (sink/symlinks.py).
+A name that another event has linked to a table by a `symlinks` facet means that table (sink/rows/symlinks.py).
 """
 
 import re

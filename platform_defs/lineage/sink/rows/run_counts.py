@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, delete, func, select
 
-from platform_defs.lineage.sink import raw_events
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows
 from platform_defs.store.engine import read, transact

@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 
 from platform_defs.lineage.events import Event
 from platform_defs.lineage.extract.compute.names import LogicalTables
-from platform_defs.lineage.sink.symlinks import Meanings, linked_names, read_all
+from platform_defs.lineage.sink.rows.symlinks import Meanings, linked_names, read_all
 from platform_defs.lineage.version import Version, version_of
 
 

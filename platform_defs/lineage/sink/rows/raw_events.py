@@ -18,8 +18,8 @@ from platform_defs.lineage.extract.facts_of import Extraction, facts_of
 from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.new_events import WRONG_CLOCK
 from platform_defs.lineage.sink.apply import EventFacts
-from platform_defs.lineage.sink.stored_rows import SELECT_ROWS, portions_of, reader_of, reader_within, rows_by_id
-from platform_defs.lineage.sink.symlinks import EventNames, NameUse
+from platform_defs.lineage.sink.rows.stored_rows import SELECT_ROWS, portions_of, reader_of, reader_within, rows_by_id
+from platform_defs.lineage.sink.rows.symlinks import EventNames, NameUse
 from platform_defs.lineage.version import Version, is_ahead, version_at_arrival, version_of
 from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows

@@ -14,9 +14,9 @@ from platform_defs.lineage.merge import bounds
 from platform_defs.lineage.merge.codec import read_node
 from platform_defs.lineage.merge.relinking import Relink, is_plain, names_any
 from platform_defs.lineage.merge.state import NEVER
-from platform_defs.lineage.sink import raw_events
 from platform_defs.lineage.sink.apply import stamp_facts
-from platform_defs.lineage.sink.symlinks import linked_names, note_use, read_meanings
+from platform_defs.lineage.sink.rows import raw_events
+from platform_defs.lineage.sink.rows.symlinks import linked_names, note_use, read_meanings
 from platform_defs.lineage.version import Version
 
 
