@@ -274,3 +274,16 @@ def _empty(engine: Engine) -> None:
         for table in reversed(metadata.sorted_tables):
             if table.name in names:
                 connection.execute(table.delete())
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_left_as_it_was() -> Iterator[None]:
+    """What a test leaves in the environment decides what the processes of later tests do, on the same worker alone."""
+    before = _environment()
+    yield
+    assert _environment() == before
+
+
+def _environment() -> dict[str, str]:
+    # pytest says there which test is executed, and in which of its steps
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}

@@ -112,21 +112,35 @@ def log_to_terminal(settings: Settings) -> None:
 
 @contextmanager
 def open_instance(settings: Settings) -> Iterator["DagsterInstance"]:
-    """Dagster's instance. Dagster is imported here and not at the top, because that takes seconds."""
+    """Dagster's instance, and until it is closed the environment that it and the processes it starts read.
+
+    Dagster is imported here and not at the top, because that takes seconds.
+    """
     from platform_defs import dagster_instance
 
     if not (settings.dagster_home / "dagster.yaml").exists():
         raise PlatformError(f"nothing has run in {settings.home} yet; `platform up` starts the platform")
-    os.environ.update(dagster_instance.environment(settings))
+    variables = dagster_instance.environment(settings)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        with _opened(settings) as instance:
+            yield instance
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
+
+def _opened(settings: Settings) -> "DagsterInstance":
     from dagster import DagsterError, DagsterInstance
 
     try:
-        opened = DagsterInstance.get()
+        return DagsterInstance.get()
     except DagsterError as error:
         raise PlatformError(
             f"Dagster's instance in {settings.dagster_home} does not open; set PLATFORM_DB_URL and"
             " PLATFORM_DAGSTER_DB_URL as the `platform up` has them that runs there"
         ) from error
-    with opened as instance:
-        yield instance

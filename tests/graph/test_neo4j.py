@@ -142,14 +142,9 @@ def test_two_processes_may_create_the_schema_at_once(session: driver_package.Ses
     name = "knowledge_4093_euclidean"
     session.run(f"DROP INDEX {name} IF EXISTS").consume()
     program = (
-        "import sys; from platform_defs.errors import GraphError; from platform_defs.graph.neo4j import Neo4jGraph\n"
-        "from tests.graph.conftest import UNHURRIED; from tests.waiting import until\n"
+        "import sys; from platform_defs.graph.neo4j import Neo4jGraph; from tests.graph.conftest import UNHURRIED\n"
         "graph = Neo4jGraph(sys.argv[1], timeouts=UNHURRIED)\n"
-        "def is_there():\n"
-        "    try: graph.ping()\n"
-        "    except GraphError: return False\n"
-        "    return True\n"
-        "until('the server to answer', is_there); print('ready', flush=True); sys.stdin.readline()\n"
+        "graph.ping(); print('ready', flush=True); sys.stdin.readline()\n"
         "graph.ensure_schema(); graph.ensure_vector_index(4093, 'euclidean'); graph.close()"
     )
     processes = [
@@ -162,7 +157,8 @@ def test_two_processes_may_create_the_schema_at_once(session: driver_package.Ses
     try:
         for process in processes:
             assert process.stdout
-            assert process.stdout.readline() == "ready\n"
+            assert process.stderr
+            assert process.stdout.readline() == "ready\n", process.stderr.read()
         for process in processes:
             assert process.stdin
             process.stdin.write("go\n")
