@@ -43,6 +43,12 @@ def add_tenant(engine: Engine, tenant: Tenant, *, any_name: bool = False) -> boo
         return transact(engine, lambda connection: _add(connection, tenant, any_name))
 
 
+def find_contradicting(engine: Engine, tenant: Tenant) -> Tenant | None:
+    """The tenant on record because of which `add_tenant` would refuse this one."""
+    known = read(engine, lambda connection: _with_its_id_or_code(connection, tenant))
+    return next((one for one in known if _contradiction(tenant, one) is not None), None)
+
+
 def name_tenants(connection: Connection, said: Iterable[Tenant]) -> Mapping[int, Tenant]:
     """Gives tenants the names that events of these versions say, unless a newer event has said another one.
 
@@ -103,20 +109,28 @@ def _find_all(connection: Connection, ids: Collection[int]) -> Mapping[int, Tena
 
 
 def _add(connection: Connection, tenant: Tenant, any_name: bool) -> bool:
-    same = or_(tenants.c.tenant_id == tenant.id, tenants.c.tenant_code == tenant.code)
-    rows = connection.execute(select(tenants).where(same)).all()
-    for row in rows:
-        _refuse_contradiction(tenant, tenant_of_row(row), any_name)
-    if rows:
+    same = _with_its_id_or_code(connection, tenant)
+    for known in same:
+        if (refused := _contradiction(tenant, known, any_name=any_name)) is not None:
+            raise refused
+    if same:
         return False
     connection.execute(tenants.insert().values(tenant_id=tenant.id, tenant_code=tenant.code, tenant_name=tenant.name))
     return True
 
 
-def _refuse_contradiction(tenant: Tenant, known: Tenant, any_name: bool) -> None:
+def _with_its_id_or_code(connection: Connection, tenant: Tenant) -> list[Tenant]:
+    same = or_(tenants.c.tenant_id == tenant.id, tenants.c.tenant_code == tenant.code)
+    query = select(tenants).where(same).order_by(tenants.c.tenant_id)
+    return [tenant_of_row(row) for row in connection.execute(query)]
+
+
+def _contradiction(tenant: Tenant, known: Tenant, *, any_name: bool = False) -> TenantError | None:
+    """Why a tenant cannot be on record beside one with its id or its code; None if it is that one."""
     if known.id != tenant.id:
-        raise TenantError("tenantCode", f"{tenant.code!r} belongs to tenant {known.id}")
+        return TenantError("tenantCode", f"{tenant.code!r} belongs to tenant {known.id}")
     if known.code != tenant.code:
-        raise TenantError("tenantCode", f"tenant {known.id} is on record as {known.code!r}, not {tenant.code!r}")
+        return TenantError("tenantCode", f"tenant {known.id} is on record as {known.code!r}, not {tenant.code!r}")
     if known.name != tenant.name and not known.named_at and not any_name:
-        raise TenantError("tenantName", f"tenant {known.id} is on record as {known.name!r}, not {tenant.name!r}")
+        return TenantError("tenantName", f"tenant {known.id} is on record as {known.name!r}, not {tenant.name!r}")
+    return None

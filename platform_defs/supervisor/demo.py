@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from platform_defs.access.keys import issue_key, verify_key
 from platform_defs.access.principal import SCOPES, SourceType
-from platform_defs.access.tenants import DEMO_TENANT, Tenant, add_tenant, list_tenants
+from platform_defs.access.tenants import DEMO_TENANT, add_tenant, find_contradicting
 from platform_defs.demo_source.registry import load_demo_sources
 from platform_defs.errors import AccessError, PlatformError
 from platform_defs.supervisor.ports import find_free_port, require_free_port
@@ -20,20 +20,11 @@ PORT_FILE = "demo-source.port"
 
 def why_tenant_is_taken(engine: Engine) -> str | None:
     """What is on record where the demo's tenant would be; None if the demo may have its tenant."""
-    taken = [one for one in list_tenants(engine) if _is_in_the_way(one)]
-    if not taken:
+    taken = find_contradicting(engine, DEMO_TENANT)
+    if taken is None:
         return None
-    known = f"tenant {taken[0].id} is on record as {taken[0].code!r} ({taken[0].name})"
+    known = f"tenant {taken.id} is on record as {taken.code!r} ({taken.name})"
     return f"{known}, and the demo needs tenant {DEMO_TENANT.id} as {DEMO_TENANT.code!r} ({DEMO_TENANT.name})"
-
-
-def _is_in_the_way(known: Tenant) -> bool:
-    if known.id != DEMO_TENANT.id and known.code != DEMO_TENANT.code:
-        return False
-    # A lineage event may have given the demo's tenant another name; it is the demo's all the same.
-    return (known.id, known.code) != (DEMO_TENANT.id, DEMO_TENANT.code) or (
-        known.name != DEMO_TENANT.name and not known.named_at
-    )
 
 
 def ensure_demo_key(engine: Engine, home: Path) -> str:
