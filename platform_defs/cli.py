@@ -42,6 +42,9 @@ COMMANDS = {
     ),
 }
 
+# set by the shell's completion, whose script Click writes
+COMPLETION = "_PLATFORM_COMPLETE"
+
 
 class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -111,6 +114,8 @@ def _warn_of_unknown_variables() -> None:
     # imported here, and only if something is set: `platform --help` needs no settings
     if not any(name.startswith("PLATFORM_") for name in os.environ):
         return
+    if COMPLETION in os.environ:
+        return  # a shell asks at every TAB, in the midst of a line that somebody writes
     from platform_defs.settings import SUPERVISED, unknown_variables
 
     if SUPERVISED in os.environ:

@@ -296,5 +296,6 @@ def test_from_nothing_to_a_key(tmp_path: Path) -> None:
 
 def test_the_shell_completes_commands(tmp_path: Path) -> None:
     asked = {"_PLATFORM_COMPLETE": "bash_complete", "COMP_WORDS": "platform keys i", "COMP_CWORD": "2"}
-    assert run(home=tmp_path, **asked).stdout == "plain,issue\n"
+    done = run(home=tmp_path, PLATFORM_7X7="1", **asked)
+    assert (done.stdout, done.stderr) == ("plain,issue\n", ""), "a warning would stand in the line that is completed"
     assert "complete -o nosort" in run(home=tmp_path, _PLATFORM_COMPLETE="bash_source").stdout

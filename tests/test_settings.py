@@ -120,3 +120,19 @@ def test_keys_of_the_operators_file_replace_ours_in_the_instance(
 def test_variables_that_no_setting_has_are_named_and_those_of_sources_are_none_of_them() -> None:
     sources = ["PLATFORM_SOURCE_DW_URL", "PLATFORM_SOURCE_DW_QUERIES", "PLATFORM_SOURCE_QUERIES"]
     assert unknown_variables([*sources, "PLATFORM_RUNER_SLOTS"]) == {"PLATFORM_RUNER_SLOTS": "PLATFORM_RUNNER_SLOTS"}
+
+
+@pytest.mark.parametrize(
+    ("written", "nearest"),
+    [
+        ("PLATFORM_SOURCE_DW", "PLATFORM_SOURCE_DW_URL"),
+        ("PLATFORM_SOURCE_DW_URI", "PLATFORM_SOURCE_DW_URL"),
+        ("PLATFORM_SOURCE_MY_DW", "PLATFORM_SOURCE_MY_DW_URL"),
+        ("PLATFORM_SOURCE_DW_QUERY", "PLATFORM_SOURCE_DW_QUERIES"),
+        ("PLATFORM_SOURCE_QUERYS", "PLATFORM_SOURCE_QUERIES"),
+        ("PLATFORM_SOURCE_URL", "PLATFORM_SOURCE_<NAME>_URL"),
+        ("PLATFORM_SOURCE_", "PLATFORM_SOURCE_<NAME>_URL"),
+    ],
+)
+def test_a_variable_that_names_a_source_is_told_what_is_set_for_sources(written: str, nearest: str) -> None:
+    assert unknown_variables([written]) == {written: nearest}
