@@ -6,18 +6,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
 from platform_defs.errors import PlatformError, StoreError, driver_error, one_line
 from platform_defs.graph.port import Graph
 from platform_defs.home import require_platform
 from platform_defs.settings import Settings
-from platform_defs.store.engine import open_engine
+from platform_defs.store.engine import MYSQL_CROWDED, is_refusal, open_engine
 from platform_defs.store.errors import StoreUnavailable
 
 POOL_SIZE = 10
-# MySQL: the user or host is refused, or the server's name is not known
-_NOT_LET_IN = {1045, 1130, 1698, 2005}
+# MySQL: the server's name is not known, or the database is not there
+_UNKNOWN_HOST, _UNKNOWN_DATABASE = 2005, 1049
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,24 @@ def explain(error: BaseException) -> str:
     if isinstance(error, StoreUnavailable):
         return f"{line}; start its server, or mend PLATFORM_DB_URL"
     cause = error.__cause__ if isinstance(error, StoreError) and error.__cause__ else error
-    is_refused = isinstance(cause, SQLAlchemyError) and getattr(driver_error(cause), "errno", None) in _NOT_LET_IN
-    if is_refused:
-        return f"{line}; mend PLATFORM_DB_URL"
+    if _is_not_let_in(cause):
+        first = "run `platform db upgrade`, or " if _mysql_errno(cause) == _UNKNOWN_DATABASE else ""
+        return f"{line}; {first}mend PLATFORM_DB_URL"
     advice = error.advice if isinstance(error, PlatformError) else ""
     return f"{line}; {advice}" if advice else line
+
+
+def _is_not_let_in(error: BaseException) -> bool:
+    """Whether MySQL refused the connection itself: wrong or expired password, locked account, unknown database, …
+
+    What it has no room for at the moment is let in later, with the same URL.
+    """
+    if not isinstance(error, DBAPIError) or error.statement is not None:
+        return False
+    number = _mysql_errno(error)
+    return number == _UNKNOWN_HOST or (number is not None and number not in MYSQL_CROWDED and is_refusal(error))
+
+
+def _mysql_errno(error: BaseException) -> int | None:
+    number = getattr(driver_error(error), "errno", None)
+    return number if isinstance(number, int) else None

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import mysql.connector
 import pytest
+from mysql.connector.errors import get_mysql_exception
 from sqlalchemy import create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from platform_defs.cli import COMMANDS, cli
 from platform_defs.connections import explain
@@ -122,6 +124,43 @@ def test_a_user_whom_the_server_refuses_is_one_line_that_says_what_to_mend(tmp_p
         assert "Access denied for user 'nobody'" in done.stderr
         assert done.stderr.endswith("; mend PLATFORM_DB_URL\n")
         assert "wrong" not in done.stderr
+
+
+@pytest.mark.needs("mysql")
+@pytest.mark.parametrize(
+    ("account", "said"), [("ACCOUNT LOCK", "Account is locked."), ("PASSWORD EXPIRE", "Your password has expired.")]
+)
+def test_an_account_that_may_not_log_in_is_told_what_to_mend(tmp_path: Path, account: str, said: str) -> None:
+    server, name = server_url("mysql"), f"user_{uuid.uuid4().hex[:12]}"
+    engine = create_engine(server, connect_args={"collation": "utf8mb4_bin"}, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE USER {name} {account}"))
+        try:
+            url = server.set(username=name, database="platform").render_as_string()
+            done = run("keys", "list", home=tmp_path, PLATFORM_DB_URL=url)
+        finally:
+            connection.execute(text(f"DROP USER {name}"))
+    engine.dispose()
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert said in done.stderr
+    assert done.stderr.endswith("; mend PLATFORM_DB_URL\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "statement", "advice"),
+    [
+        (1130, None, "mend PLATFORM_DB_URL"),
+        (2005, None, "mend PLATFORM_DB_URL"),
+        (4151, None, "mend PLATFORM_DB_URL"),  # a locked account, as MariaDB says it
+        (1049, None, "run `platform db upgrade`, or mend PLATFORM_DB_URL"),
+        (1040, None, ""),  # too many connections
+        (1142, "SELECT 1", ""),  # no right to a table
+    ],
+)
+def test_only_who_is_not_let_in_is_told_to_mend_the_url(number: int, statement: str | None, advice: str) -> None:
+    said = get_mysql_exception(number, "as the server says it", "HY000")
+    error = DBAPIError.instance(statement, None, said, mysql.connector.Error)
+    assert explain(error) == f"{number} (HY000): as the server says it{advice and f'; {advice}'}"
 
 
 @pytest.mark.needs("mysql")
