@@ -77,6 +77,12 @@ def test_pictures_are_small(page: Path) -> None:
         assert (page.parent / path).stat().st_size < 200_000, path
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "docs"], ids=lambda page: page.name)
+def test_a_page_shows_a_picture_before_its_first_heading(page: Path) -> None:
+    begin = page.read_text(encoding="utf-8").partition("\n## ")[0]
+    assert re.search(r"^(!\[|```mermaid$)", begin, re.MULTILINE), "its first picture comes too late, or never"
+
+
 def test_make_help_lists_all_that_pages_tell_people_to_make() -> None:
     # the variables of a make that runs the tests would make this one talk of folders
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
