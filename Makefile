@@ -42,7 +42,7 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 up: $(VENV)/runtime ## start the platform, with demo data where it creates an embedded database; ARGS="--api-port 8001" passes options on
 	$(BIN)/platform up $(ARGS)
 
-test: $(VENV)/dev ## all tests that this machine can run; ARGS="-k name" passes options on
+test: $(VENV)/dev ## the tests; the long ones only with PLATFORM_TEST_LONG=1; ARGS="-k name" passes options on
 	$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/dev ## format and fix what ruff can fix

@@ -8,7 +8,7 @@ PlatformError
 ├── AccessError         tenants, keys and gateway assertions; tree in access/errors.py
 ├── WorkError           rows of work and their processes; tree in work/errors.py
 ├── WebhookError        calls to addresses that users chose; tree in webhooks/errors.py
-├── SourceError         a named data source is not known or refused a query; in sources.py
+├── SourceError         a named data source is not known or refused a query; in sources/errors.py
 ├── YamlFileError       a YAML file is refused, with one line for each problem; in yaml_lines.py
 ├── ExpressionError     templates, JSONPaths and patterns; tree in expressions/errors.py
 ├── IngestError         ingest; tree in ingest/errors.py
