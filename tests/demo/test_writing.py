@@ -43,6 +43,7 @@ from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.supervisor.demo import ensure_demo_key
 from tests.api.serving import serve_api
 from tests.commands.command_line import RunPlatform
+from tests.every_row import rows_of_every_table
 from tests.lineage_events import run_event
 
 WEBHOOK = "http://127.0.0.2:9/webhook"
@@ -103,15 +104,6 @@ def new_state(home: Path) -> DemoState:
 def counts(engine: Engine) -> dict[str, int]:
     with engine.connect() as connection:
         return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in WRITTEN}
-
-
-def whole_database(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
-    with engine.connect() as connection:
-        return {
-            table.name: sorted(tuple(map(str, row)) for row in connection.execute(select(table)))
-            for table in metadata.sorted_tables
-            if table.name not in LASTING
-        }
 
 
 def test_what_is_written_is_what_the_page_says(migrated: dict[str, Engine], tmp_path: Path) -> None:
@@ -207,7 +199,7 @@ def test_a_removal_leaves_the_database_as_it_was_before_the_demo(engine: Engine,
         with open_api(RunningPlatform(served.url, "", own_key)) as api:
             api.post("/api/v1/chains", {"name": "mine", "dagJson": {"nodes": [PRINT]}})
             api.post("/api/openlineage", [own_event(TABLES["marts.daily_sales"].name)])
-        before, graph_before = whole_database(engine), graphs(settings, engine)
+        before, graph_before = rows_of_every_table(engine, without=LASTING), graphs(settings, engine)
         with open_api(RunningPlatform(served.url, "", ensure_demo_key(engine, tmp_path))) as api:
             load_demo_sources(engine, "http://127.0.0.1:9", now=datetime.now(UTC))
             write(engine, api, tmp_path, new_state(tmp_path))
@@ -216,7 +208,7 @@ def test_a_removal_leaves_the_database_as_it_was_before_the_demo(engine: Engine,
     for _ in range(2):
         with open_stores_of(settings, engine) as stores:
             remove_demo(stores, tmp_path)
-    after = whole_database(engine)
+    after = rows_of_every_table(engine, without=LASTING)
     # the key stays on record as revoked; arrivals of a table that a user's model reads stay too
     assert [row for row in after.pop("api_keys") if "demo" in row and row[-1] == "None"] == []
     assert {row[1] for row in after.pop("metrics_etl_log")} == {"demo_stores"}
