@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
@@ -106,6 +107,48 @@ def test_no_answer_waits_for_the_long_turns_of_another_caller(monkeypatch: pytes
 
     assert asyncio.run(main()) == 7
     threads.close()
+
+
+def answered_before(threads: FairThreads, *short_turns: Callable[[], object]) -> None:
+    """A call gets its answer although the next owner has a turn that goes on, after some that do not."""
+    gate, held = threading.Event(), threading.Event()
+
+    async def main() -> int:
+        # the thread is busy until all calls are made
+        first = asyncio.create_task(threads.run("a", steps(lambda: gate.wait(PATIENCE_S)), seconds=PATIENCE_S))
+        second = asyncio.create_task(threads.run("b", steps(lambda: 7), seconds=PATIENCE_S))
+        calls = steps(*short_turns, lambda: held.wait(PATIENCE_S))
+        long = asyncio.create_task(threads.run("c", calls, seconds=PATIENCE_S))
+        await asyncio.sleep(0)
+        gate.set()
+        await first
+        found = await second
+        assert not long.done()
+        held.set()
+        await long
+        return found
+
+    try:
+        assert asyncio.run(main()) == 7
+    finally:
+        held.set()
+        threads.close()
+
+
+def test_with_one_answer_at_once_none_waits_for_the_first_long_turn_of_another_caller() -> None:
+    answered_before(FairThreads(1, "test-first-long", at_once=1))
+
+
+def test_an_answer_that_has_waited_is_handed_over_between_the_short_turns_of_another_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(threads_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def short() -> None:
+        clock[0] += threads_module.HANDED_OVER_AFTER_S * 0.75
+
+    answered_before(FairThreads(1, "test-waited"), short, short)
 
 
 def test_a_call_that_is_too_late_is_never_begun_and_the_threads_go_on(threads: FairThreads) -> None:

@@ -14,7 +14,8 @@ from anyio import CapacityLimiter
 
 T = TypeVar("T")
 
-# A thread hands over what it has done when nothing waits for it, but at the latest after so many calls or seconds.
+# A thread hands over what it has done when nothing waits for it, but at the latest after so many calls, or before the
+# first turn that begins so many seconds later.
 HANDED_OVER_AT_ONCE = 16
 HANDED_OVER_AFTER_S = 0.002
 
@@ -43,15 +44,16 @@ class FairThreads:
 
     A call is a generator, and what it does up to its next `yield` is one turn of its owner. An owner has one thread at
     a time, so that another one finds a thread that is free; its calls are carried out in their order. The event loop is
-    woken once for several calls.
+    woken once for up to `at_once` calls; with 1 no answer waits for another call.
     """
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, *, at_once: int = HANDED_OVER_AT_ONCE) -> None:
+        self._at_once = at_once
         self._lock = threading.Lock()
         self._calls: dict[Hashable, deque[_Call]] = {}
         # owners whose turn comes, each of them once; None ends a thread
         self._turns: queue.SimpleQueue[Hashable | None] = queue.SimpleQueue()
-        # owners whose last turn was long: nobody's answer waits until another one has ended
+        # Owners whose last turn was long. Finished answers are handed over before the next turn of such an owner.
         self._long: set[Hashable] = set()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
@@ -79,7 +81,7 @@ class FairThreads:
             self._turns.put(None)
 
     def _work(self) -> None:
-        done = _DoneCalls()
+        done = _DoneCalls(self._at_once)
         while (owner := self._next_owner(done)) is not None:
             while self._take_turn(owner, done):
                 # a thread that goes on with its owner while nobody else waits need not wake another thread
@@ -97,10 +99,10 @@ class FairThreads:
 
     def _take_turn(self, owner: Hashable, done: "_DoneCalls") -> bool:
         """One step of the owner's first call. Returns whether the owner has more to do."""
-        if owner in self._long:
+        began = time.monotonic()
+        if owner in self._long or done.have_waited(began):
             done.hand_over()
         call = self._calls[owner][0]
-        began = time.monotonic()
         ended = _take_step(call, began)
         if time.monotonic() - began > HANDED_OVER_AFTER_S:
             self._long.add(owner)
@@ -120,7 +122,8 @@ class FairThreads:
 class _DoneCalls:
     """What a thread has done and has not yet handed over to the event loops."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
         self._calls: list[_Done] = []
         self._since = 0.0
 
@@ -129,8 +132,12 @@ class _DoneCalls:
         if not self._calls:
             self._since = now
         self._calls.append(done)
-        if len(self._calls) == HANDED_OVER_AT_ONCE or now - self._since > HANDED_OVER_AFTER_S:
+        if len(self._calls) == self._at_once:
             self.hand_over()
+
+    def have_waited(self, now: float) -> bool:
+        """Whether the first of them has waited as long as it may."""
+        return bool(self._calls) and now - self._since > HANDED_OVER_AFTER_S
 
     def hand_over(self) -> None:
         done, self._calls = self._calls, []

@@ -69,7 +69,8 @@ class LineageService(Service):
         self.deadline_s = settings.lineage_deadline_s
         self.metrics = SinkMetrics(registry)
         self._readers = FairThreads(READERS, "lineage-reader")
-        self._large_readers = FairThreads(1, "lineage-large")
+        # One wake-up of the event loop is nothing beside a large body.
+        self._large_readers = FairThreads(1, "lineage-large", at_once=1)
         self.writers = CapacityLimiter(READERS)
         deadline = settings.lineage_deadline_s
         self._engine = open_engine(
