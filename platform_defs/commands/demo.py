@@ -68,7 +68,7 @@ def show() -> None:
 def remove() -> None:
     """Take the demo away, with its key; what you wrote beside it stays. A later start brings it back only if asked."""
     from platform_defs.connections import open_stores
-    from platform_defs.demo.removal import observed_by_nobody, remove_demo, waited_for_by_others
+    from platform_defs.demo.removal import batches_of_nobody, observed_by_nobody, remove_demo, waited_for_by_others
     from platform_defs.demo.state import DemoState, DemoStatus, exclusive, read_state, write_state
     from platform_defs.supervisor.home import read_up
 
@@ -85,7 +85,8 @@ def remove() -> None:
         # first: a start in between must not write it again
         write_state(settings.home, DemoState(DemoStatus.REMOVED, state.born))
         with open_stores(settings) as stores:
-            op_times = remove_demo(stores, settings.home)
+            remove_demo(stores, settings.home)
+            op_times = batches_of_nobody(stores.engine, state.born)
             observed, waited_for = observed_by_nobody(stores), waited_for_by_others(stores.engine)
         with open_instance(settings) as instance:
             from platform_defs.demo.dagster_traces import remove_traces

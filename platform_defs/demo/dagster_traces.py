@@ -40,9 +40,8 @@ def remove_traces(
     model of somebody else waits, `born` is when the demo began.
     """
     # First, because a run that is about to end still tells Dagster of what is forgotten here.
-    _await_ends(
-        instance, [run.run_id for run in _runs(instance, born) if not run.is_finished], PATIENCE_S if is_up else 0
-    )
+    under_way = {run.run_id for run in _runs(instance, born) if not run.is_finished}
+    _await_ends(instance, list(under_way), PATIENCE_S if is_up else 0)
     runs = _runs(instance, born)
     for run in runs:
         if run.is_finished:
@@ -59,7 +58,8 @@ def remove_traces(
         assert partitions.name is not None, "partitions of batches are dynamic ones"
         for op_time in gone.intersection(instance.get_dynamic_partitions(partitions.name)):
             instance.delete_dynamic_partition(partitions.name, op_time)
-    return sum(not run.is_finished for run in runs)
+    # Reports that have begun since then are of what still arrives, and so not of the demo.
+    return sum(not run.is_finished for run in runs if run.run_id in under_way)
 
 
 def _await_ends(instance: DagsterInstance, run_ids: list[str], patience_s: float) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, delete, exists, select
@@ -10,7 +11,7 @@ from platform_defs.access.keys import revoke_key
 from platform_defs.access.tenants import DEMO_TENANT, find_tenant
 from platform_defs.arrivals.errors import UnknownModel
 from platform_defs.arrivals.models import catalog, life
-from platform_defs.arrivals.models.forgetting import forget_models
+from platform_defs.arrivals.models.forgetting import forget_models, unused_batches
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.chain_lineage import NAMESPACE as CHAIN_NAMESPACE
 from platform_defs.chains.definitions import set_chain_enabled
@@ -18,6 +19,7 @@ from platform_defs.chains.removal import chain_ids_of, delete_chains, stop_runs
 from platform_defs.connections import Stores
 from platform_defs.demo import story
 from platform_defs.demo.lineage import JOB_NAMESPACE, PRODUCER, TABLES
+from platform_defs.demo.shop import Calendar
 from platform_defs.demo.state import DemoError, folder_of
 from platform_defs.demo_source.receiver import PATH as WEBHOOK_PATH
 from platform_defs.demo_source.registry import DEMO_SOURCES
@@ -28,7 +30,7 @@ from platform_defs.lineage.sink.rows.raw_events import StoredEvent
 from platform_defs.lineage.upkeep.forgetting import forget_events
 from platform_defs.store.engine import read, transact
 from platform_defs.store.tables.access import api_keys, tenants
-from platform_defs.store.tables.arrivals import metrics_model_dependency, metrics_model_running, metrics_task_log
+from platform_defs.store.tables.arrivals import metrics_model_dependency, metrics_model_running
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.store.tables.webhooks import metrics_webhook_subscription
 from platform_defs.supervisor.demo import KEY_FILE, kept_demo_key
@@ -41,19 +43,18 @@ PATIENCE_S = 60.0
 LOOK_S = 0.3
 
 
-def remove_demo(stores: Stores, home: Path) -> list[str]:
-    """Returns the opTimes that nobody has any more. May be called again, also after a kill midway."""
+def remove_demo(stores: Stores, home: Path) -> None:
+    """May be called again, also after a kill midway."""
     engine = stores.engine
     _remove_subscriptions(engine)
     _remove_chains(engine)
-    op_times = _remove_models(engine)
+    _remove_models(engine)
     _remove_sources(engine)
     _remove_lineage(stores)
     _remove_key(engine, home)
     _remove_tenant(stores)
     for name in ("shop.db", "shop.db-wal", "shop.db-shm", "shop.db-journal", "models.yaml"):
         (folder_of(home) / name).unlink(missing_ok=True)
-    return op_times
 
 
 def _remove_subscriptions(engine: Engine) -> None:
@@ -71,7 +72,15 @@ def _remove_chains(engine: Engine) -> None:
     delete_chains(engine, ids)
 
 
-def _remove_models(engine: Engine) -> list[str]:
+def batches_of_nobody(engine: Engine, born: datetime) -> list[str]:
+    """The demo's opTimes for which, once it is removed, no table has arrived and no model was executed.
+
+    They are asked for anew by each removal, because an interrupted one may have left their partitions in Dagster.
+    """
+    return unused_batches(engine, Calendar(born).op_times)
+
+
+def _remove_models(engine: Engine) -> None:
     running = metrics_model_running.c
     busy = select(running.op_time).where(running.model_id.in_(story.MODELS))
     known = [model_id for model_id in story.MODELS if model_id in read(engine, catalog.load_models)]
@@ -83,11 +92,7 @@ def _remove_models(engine: Engine) -> list[str]:
             life.remove(engine, model_id, with_values=True)
         except UnknownModel:
             continue
-    op_times = forget_models(engine, story.MODELS, story.TABLES)
-    # those that a user has executed a model of their own for stay, also without an arrival
-    task = metrics_task_log.c
-    executed = read(engine, lambda c: set(c.scalars(select(task.op_time).where(task.op_time.in_(op_times)))))
-    return [op_time for op_time in op_times if op_time not in executed]
+    forget_models(engine, story.MODELS, story.TABLES)
 
 
 def _remove_sources(engine: Engine) -> None:

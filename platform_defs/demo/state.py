@@ -66,7 +66,7 @@ def read_state(home: Path) -> DemoState | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DemoError(
-            f"{path} cannot be read ({error}); delete it, and the next start writes the demo anew"
+            f"{path} cannot be read ({error}); delete it and run `platform up --demo`, which writes the demo anew"
         ) from None
 
 

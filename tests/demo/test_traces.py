@@ -127,6 +127,20 @@ def test_without_anything_of_mine_no_table_and_no_batch_stays(written: Written) 
     assert (written.shown_tables(), written.partitions(), written.partitions(None)) == (set(), set(), set())
 
 
+def test_a_removal_that_was_interrupted_before_dagster_is_completed_by_the_next_one(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(dagster_traces, "remove_traces", is_interrupted)
+        written.platform("demo", "remove")
+    assert written.partitions(), "the database no longer has the batches, Dagster has them"
+    written.removed()
+    assert (written.shown_tables(), written.partitions(), written.partitions(None)) == (set(), set(), set())
+
+
 def begun(instance: DagsterInstance) -> list[str]:
     """Runs that are under way: of a model of the demo, and a report that has not said yet what it reports."""
     batch = BatchConfig(model_id=story.SALES, op_time="20261113")
