@@ -28,18 +28,20 @@ from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
 from tests import loopback
 from tests.graph.conftest import UNHURRIED
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 # the most that PLATFORM_LINEAGE_DEADLINE_S may be
 LONGEST_DEADLINE_S = 60.0
 CODE = "from platform_defs.cli import main; main()"
-# a stop that takes as long as a busy machine needs, after a grace that the test says
+# a stop that takes as long as a busy machine needs, after a grace that the test says; and look-ups as `unhurried` has
 SERVE = f"""
 import sys
-from platform_defs.api.http import drain, server
+from platform_defs.api.http import auth, drain, server
+from platform_defs.api.observe import health
 server.DrainingServer.__init__.__kwdefaults__["grace"] = float(sys.argv.pop())
 drain.ANSWER_TIMEOUT_S = server.LAST_RESORT_S = {PATIENCE_S}
+auth.LOOKUP_TIMEOUT_S = health.CHECK_TIMEOUT_S = {PATIENCE_S}
 {CODE}
 """
 
@@ -93,6 +95,16 @@ def _served(engine: Engine, grace: float, settings: Settings) -> Iterator[Api]:
             thread.join()
             close_services(app)
             graph.close()
+
+
+def logged_requests(caplog: pytest.LogCaptureFixture, count: int) -> list[dict[str, Any]]:
+    """The access log, once so many requests are in it: an answer may be read before its line is written."""
+
+    def look() -> list[dict[str, Any]]:
+        return [vars(record) for record in caplog.records if record.name == "platform_defs.api.access"]
+
+    until(f"{count} lines of the access log", lambda: len(look()) >= count)
+    return look()
 
 
 def environment(database_url: URL, home: Path, **settings: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Who gets in: keys, assertions, scopes, and what a refused caller reads."""
 
+import logging
 import threading
 import uuid
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from platform_defs.api.http import auth
 from platform_defs.store.engine import open_engine
 from platform_defs.store.errors import StoreUnavailable
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
-from tests.api.serving import Api, serve_api
+from tests.api.serving import Api, logged_requests, serve_api
 from tests.conftest import server_url
 from tests.waiting import PATIENCE_S, until
 
@@ -128,8 +129,14 @@ def test_while_the_database_is_silent_one_caller_waits_for_it_and_the_next_are_5
     ids=["away", "refuses"],
 )
 def test_a_database_without_an_answer_is_asked_once_in_a_while_and_every_caller_reads_why(
-    api: Api, key: str, monkeypatch: pytest.MonkeyPatch, error: Exception, trouble: str
+    api: Api,
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    trouble: str,
 ) -> None:
+    caplog.set_level(logging.INFO)
     asked: list[str] = []
 
     def refuse(engine: Engine, public_id: str) -> StoredKey | None:
@@ -144,6 +151,7 @@ def test_a_database_without_an_answer_is_asked_once_in_a_while_and_every_caller_
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
         assert answer.json()["message"] == f"the database {trouble}; try again"
     assert len(asked) == 1
+    assert [line.get("held") for line in logged_requests(caplog, 3)] == [None, True, True]
 
 
 @contextmanager

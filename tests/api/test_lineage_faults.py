@@ -1,5 +1,6 @@
 """What clients of the lineage endpoint see when a store hangs, is down or refuses, and when much comes at once."""
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from platform_defs.lineage.sink import store_health
 from platform_defs.lineage.sink.answers import QUEUE_FULL, TOO_LATE
 from platform_defs.lineage.sink.lanes import WIDE_FACTS
 from tests.api.lineage_client import BACKENDS, Backend, Client
+from tests.api.serving import logged_requests
 from tests.lineage_events import run_event
 from tests.waiting import PATIENCE_S, until
 
@@ -150,8 +152,12 @@ def test_a_full_queue_is_503_unavailable(backend: Backend, failing: Callable[[Ca
 
 
 def test_a_store_that_is_down_is_503_and_nothing_is_half_acknowledged(
-    client: Client, failing: Callable[[Callable[..., Any]], None], monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    failing: Callable[[Callable[..., Any]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     monkeypatch.setattr(store_health, "HOLD_S", 0.0)
     down = True
     asked = 0
@@ -173,6 +179,9 @@ def test_a_store_that_is_down_is_503_and_nothing_is_half_acknowledged(
     # no store is asked, and no body is read: this one is no event
     assert client.post({"no": "event"}).status_code == 503
     assert asked == before
+    # the access log tells the one that was held for the store's return from the one that lost it
+    lines = logged_requests(caplog, 2)
+    assert [line.get("held") for line in lines] == [None, True]
     assert "platform_lineage_breaker_open 1.0" in client.metrics()
     assert all(row.graph_applied_at is None for row in client.rows())
     down = False

@@ -1,5 +1,6 @@
 """What operators and machines ask: health, readiness, metrics, documentation."""
 
+import logging
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from platform_defs.store.engine import open_engine
-from tests.api.serving import Api, serve_api
+from tests.api.serving import Api, logged_requests, serve_api
 
 
 def test_ready_means_that_database_migrations_and_graph_answer(api: Api) -> None:
@@ -52,6 +53,16 @@ def test_a_database_that_is_gone_is_not_ready_and_nothing_about_it_leaks(
             assert refused.json()["status"] == "unavailable"
     finally:
         engine.dispose()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_what_machines_ask_every_few_seconds_is_not_in_the_access_log(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for path in ("/healthz", "/readyz", "/metrics", "/nope"):
+        api.client.get(path)
+    assert [line["message"] for line in logged_requests(caplog, 1)] == ["GET /nope 404"]
 
 
 @pytest.mark.needs("neo4j")

@@ -15,6 +15,7 @@ from platform_defs.access.authenticator import KEY_CACHE_OUTAGE_S, Authenticator
 from platform_defs.access.errors import KeyRefused, Unauthenticated
 from platform_defs.access.principal import OPEN_PRINCIPAL, Principal
 from platform_defs.api.http.errors import ApiError, store_down
+from platform_defs.api.http.request_middleware import note_held
 from platform_defs.api.http.threads import run_in_thread
 from platform_defs.store.engine import is_refusal, is_unavailable
 
@@ -94,6 +95,7 @@ class RequestAuthentication:
             if token is not None:
                 method, path = request.method, request.scope["raw_path"].decode("latin-1")
                 return await self._look_up(
+                    request,
                     self._of_assertions,
                     lambda: authenticator.authenticate_assertion(token, method=method, path=path),
                 )
@@ -104,7 +106,7 @@ class RequestAuthentication:
             if known is not None:
                 return known
             try:
-                return await self._look_up(self._of_keys, lambda: authenticator.authenticate_key(key))
+                return await self._look_up(request, self._of_keys, lambda: authenticator.authenticate_key(key))
             except Exception as error:
                 if not _is_no_answer(error):
                     raise
@@ -117,9 +119,10 @@ class RequestAuthentication:
         except TimeoutError:
             raise store_down() from None
 
-    async def _look_up(self, lookups: Lookups, lookup: Callable[[], Principal]) -> Principal:
+    async def _look_up(self, request: Request, lookups: Lookups, lookup: Callable[[], Principal]) -> Principal:
         """Runs the lookup in a thread; raises why there is no answer, or was none a moment ago."""
         if lookups.are_paused:
+            note_held(request)
             await asyncio.sleep(HOLD_S)
             if lookups.are_paused:
                 raise lookups.failure

@@ -5,7 +5,7 @@ import re
 import time
 import uuid
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from platform_defs.api.http.errors import ApiError, ErrorResponses
@@ -67,14 +67,22 @@ class RequestMiddleware:
         self._metrics.record_request(route, method, status, seconds)
         level = logging.DEBUG if path in QUIET and status < 400 else logging.INFO
         if access_log.isEnabledFor(level):
+            state = scope.get("state", {})
             fields = {
                 "method": method,
                 "path": path,
                 "status": status,
                 "ms": round(seconds * 1000, 1),
-                "principal": scope.get("state", {}).get("principal"),
+                "principal": state.get("principal"),
             }
+            if state.get("held"):
+                fields["held"] = True
             access_log.log(level, "%s %s %s", method, path, status, extra=fields)
+
+
+def note_held(request: Request) -> None:
+    """In the access log: the request waits for a store that is away, so its duration says nothing of the platform."""
+    request.state.held = True
 
 
 def _request_id(scope: Scope) -> str:

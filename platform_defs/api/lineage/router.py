@@ -15,6 +15,7 @@ from platform_defs.access.principal import Principal
 from platform_defs.api.http.auth import RequiresScope, openapi_security
 from platform_defs.api.http.bodies import discard_body, parse_json, read_body
 from platform_defs.api.http.errors import ApiError, status_name
+from platform_defs.api.http.request_middleware import note_held
 from platform_defs.api.http.threads import run_in_thread
 from platform_defs.api.lineage.service import MAX_LETTERS, LineageService
 from platform_defs.errors import PlatformError
@@ -89,6 +90,8 @@ async def post_event(
     principal: Annotated[Principal, Depends(_authorized)],
 ) -> JSONResponse:
     service: LineageService = request.app.state.lineage
+    if service.health.holds:
+        note_held(request)
     if not await service.health.wait_for_return(received + service.deadline_s):
         await discard_body(request)
         return _single_response(_count_refusal(service, principal, service.health.refusal))

@@ -75,6 +75,11 @@ class StoreHealth:
         return bool(self._away or self._hanging) or not self._is_warm()
 
     @property
+    def holds(self) -> bool:
+        """Whether a request waits now: a store is away, and there is room for one more."""
+        return self.is_away and self._held < MAX_HELD
+
+    @property
     def refusal(self) -> Answer:
         """Says what is away."""
         silent = self._away.union(*self._hanging)
@@ -105,7 +110,7 @@ class StoreHealth:
             return True
         if not self._is_warm():
             self._find_out_what_is_away()
-        if self._held >= MAX_HELD:
+        if not self.holds:
             return False
         if self._waiting_for_return is None or self._waiting_for_return.done():
             self._waiting_for_return = asyncio.create_task(self._look_for_return())
