@@ -160,7 +160,7 @@ def test_a_batch_whose_source_is_down_waits_without_a_slot_and_is_tried_five_tim
     while fail_for_the_source(due) is not None:
         row = work_of(due, last(due))
         assert leases.claim(due, "runner", 8) == []
-        pauses.append(round((row.not_before - row.created_at).total_seconds()))
+        pauses.append(round((row.not_before - last(due).start_time).total_seconds()))
         assert history(due)[-1] == ("RUNNING", "RETRY", 1)
     assert pauses == [15, 60, 165, 360]
     assert [(task.status, task.failure_code) for task in logged_tasks(due, "M", OP)] == [("FAILED", "SOURCE")] * 5

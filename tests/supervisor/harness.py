@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 from platform_defs.errors import PlatformError
+from platform_defs.supervisor import home as home_lock
 from platform_defs.supervisor.child import Backoff, Broken, ChildSpec, NotReady
 from platform_defs.supervisor.home import UpFile, lock_home
 from platform_defs.supervisor.output import Output
 from platform_defs.supervisor.supervisor import Supervisor, SupervisorLimits
+from tests.waiting import PATIENCE_S
 
 
 def ready_when(path: Path):
@@ -24,6 +26,8 @@ def ready_when(path: Path):
 
 
 def main() -> None:
+    # the leftovers of a supervisor that was killed may take that long to end on a busy machine
+    home_lock.LEFTOVERS_END_WITHIN_S = PATIENCE_S
     home = Path(sys.argv[1])
     wanted = json.load(sys.stdin)
     afterwards = wanted.get("afterwards")

@@ -82,23 +82,37 @@ def test_a_receiver_that_fails_twice_gets_three_equal_attempts_after_one_and_two
 
 
 @sqlite
-def test_a_running_sender_keeps_the_spacing_by_the_wall_clock(engine: Engine, tmp_path: Path) -> None:
+def test_a_running_sender_keeps_the_spacing(engine: Engine, tmp_path: Path) -> None:
     with_kpis(engine)
-    stop = threading.Event()
-    with receiving(answers(500, 500, 200)) as receiver, sending(engine, tmp_path) as sender:
+    stop, clock = threading.Event(), Clock()
+    looks: list[datetime] = []
+
+    def look() -> datetime:
+        looks.append(clock())
+        return looks[-1]
+
+    def outcomes() -> list[str]:
+        return [attempt.outcome for attempt in only(engine).attempts]
+
+    with receiving(answers(500, 500, 200)) as receiver, sending(engine, tmp_path, clock=look) as sender:
         subscribe(engine, tmp_path, receiver.url())
+        notify(engine)
         thread = threading.Thread(target=sender.run, args=[stop])
         thread.start()
         try:
-            notify(engine, at=datetime.now(UTC))
+            for made, pause in enumerate((1, 2), start=1):
+                until("a failed attempt", lambda: outcomes()[made - 1 :] == ["FAILED"])  # noqa: B023
+                clock.advance(pause - 0.001)
+                # the second one proves that the first has ended
+                until("looks that find nothing due", lambda: looks[-2:] == [clock()] * 2)
+                assert outcomes() == ["FAILED"] * made
+                clock.advance(0.001)
             until("the delivery", lambda: only(engine).status == "DELIVERED")
         finally:
             stop.set()
             thread.join()
-    # as the sender wrote them down: when a busy receiver sees a request says nothing about the sender
-    first, second, third = (attempt.started_at for attempt in only(engine).attempts)
-    assert second - first >= timedelta(seconds=1)
-    assert third - second >= timedelta(seconds=2)
+    started = [attempt.started_at for attempt in only(engine).attempts]
+    assert started == [EVENT, EVENT + timedelta(seconds=1), EVENT + timedelta(seconds=3)]
 
 
 def test_the_delay_doubles_up_to_an_hour_and_counts_the_retries() -> None:
@@ -114,16 +128,20 @@ def test_the_delay_doubles_up_to_an_hour_and_counts_the_retries() -> None:
     assert decide_delivery(AttemptResult(None, 1), failed_before=0, retry_num=1) == DeliveryDecision("PENDING", 1)
 
 
-_PROCESS = """
+# a lease that ends when the test says so, not while a busy machine still ends the process
+LEASE_S = 3600
+_PROCESS = f"""
 import sys, threading
 from ipaddress import ip_network
 from pathlib import Path
+from platform_defs.webhooks import sender
 from platform_defs.webhooks.sender import Sender
 from platform_defs.webhooks.encryption import Encryption
 from platform_defs.store.engine import open_engine
 engine = open_engine(sys.argv[1])
-allow = (ip_network("127.0.0.0/8"),)
-Sender(engine, encryption=Encryption(Path(sys.argv[2])), allow=allow, owner="killed").run(threading.Event())
+allow, sender.LEASE_S = (ip_network("127.0.0.0/8"),), {LEASE_S}
+given = {{"encryption": Encryption(Path(sys.argv[2])), "allow": allow, "owner": "killed", "attempt_s": {LEASE_S}}}
+Sender(engine, **given).run(threading.Event())
 """
 
 
@@ -148,10 +166,10 @@ def test_a_sender_that_is_killed_between_attempts_and_in_one_loses_nothing(engin
             process.kill()
             process.wait()
             release.set()
-        clock = Clock(datetime.now(UTC))
+        clock = Clock(only(engine).attempts[-1].started_at)
         with sending(engine, tmp_path, clock=clock) as sender:
             assert sender.send_due() == 0, "the lease of the killed one still holds"
-            clock.advance(31)
+            clock.advance(LEASE_S + 1)
             assert sender.send_due() == 1
     assert len({(request.id, request.body) for request in receiver.received}) == 1
     assert {request.headers["x-key"] for request in receiver.received} == {"across processes"}
@@ -161,22 +179,24 @@ def test_a_sender_that_is_killed_between_attempts_and_in_one_loses_nothing(engin
     assert outcomes == [(1, "FAILED"), (2, "LOST"), (3, "SUCCEEDED")]
 
 
-_STOPPED = """
+_STOPPED = f"""
 import sys, threading
 from ipaddress import ip_network
 from pathlib import Path
+from platform_defs.webhooks import sender
 from platform_defs.webhooks.sender import Sender
 from platform_defs.webhooks.encryption import Encryption
 from platform_defs.store.engine import open_engine
 engine = open_engine(sys.argv[1])
-allow, stop = (ip_network("127.0.0.0/8"),), threading.Event()
-sender = Sender(engine, encryption=Encryption(Path(sys.argv[2])), allow=allow, owner="stopped", attempt_s=3600)
-thread = threading.Thread(target=sender.run, args=[stop])
+allow, stop, sender.LEASE_S = (ip_network("127.0.0.0/8"),), threading.Event(), {LEASE_S}
+given = {{"encryption": Encryption(Path(sys.argv[2])), "allow": allow, "owner": "stopped", "attempt_s": {LEASE_S}}}
+running = Sender(engine, **given)
+thread = threading.Thread(target=running.run, args=[stop])
 thread.start()
 sys.stdin.read()
 stop.set()
 thread.join()
-sender.close()
+running.close()
 """
 
 
@@ -197,21 +217,20 @@ def test_a_sender_ends_while_a_receiver_hangs_and_the_next_one_makes_the_attempt
         notify(engine, at=datetime.now(UTC))
         url = engine.url.render_as_string(hide_password=False)
         command = [sys.executable, "-c", _STOPPED, url, str(tmp_path)]
-        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
-        try:
-            assert hanging.wait(PATIENCE_S)
-            process.communicate(timeout=PATIENCE_S)
-            assert process.returncode == 0
-        finally:
-            process.kill()
-            process.wait()
-            release.set()
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE) as process:
+            try:
+                assert hanging.wait(PATIENCE_S)
+                process.communicate(timeout=PATIENCE_S)
+                assert process.returncode == 0
+            finally:
+                process.kill()
+                release.set()
         delivery = only(engine)
         assert (delivery.status, [attempt.outcome for attempt in delivery.attempts]) == ("PENDING", ["STARTED"])
-        clock = Clock(datetime.now(UTC))
+        clock = Clock(delivery.attempts[-1].started_at)
         with sending(engine, tmp_path, clock=clock) as sender:
             assert sender.send_due() == 0, "the lease of the one that ended still holds"
-            clock.advance(31)
+            clock.advance(LEASE_S + 1)
             assert sender.send_due() == 1
     assert len({(request.id, request.body) for request in receiver.received}) == 1
     delivery = only(engine)
@@ -415,6 +434,7 @@ def test_a_host_that_hangs_does_not_keep_the_others_waiting_whatever_callbacks_i
     with_kpis(engine)
     # a look of one page sees nothing but deliveries to the host that hangs
     monkeypatch.setattr("platform_defs.webhooks.sender.PAGE", 4)
+    monkeypatch.setattr("platform_defs.webhooks.sender.LEASE_S", LEASE_S)
     release = threading.Event()
 
     def hang(request: Received) -> tuple[int, bytes]:
