@@ -49,8 +49,8 @@ class Stores:
         self.database, self.graph = Store(), Store()
         self.warm = True
 
-    def health(self, deadline_s: float = PATIENCE_S) -> StoreHealth:
-        return StoreHealth({DATABASE: self.database, GRAPH: self.graph}, deadline_s, lambda: self.warm)
+    def health(self) -> StoreHealth:
+        return StoreHealth({DATABASE: self.database, GRAPH: self.graph}, PATIENCE_S, lambda: self.warm)
 
 
 @pytest.fixture
@@ -58,7 +58,14 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
     monkeypatch.setattr(store_health, "PAUSE_S", 0.001)
     monkeypatch.setattr(store_health, "PING_AGAIN_S", 0.001)
     monkeypatch.setattr(store_health, "LOOK_S", 0.001)
+    monkeypatch.setattr(store_health, "HOLD_S", PATIENCE_S)
     return Stores()
+
+
+@pytest.fixture
+def every_write_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its beginning: with a short deadline instead, a ping would have no time to be answered."""
+    monkeypatch.setattr(store_health, "SLOW_SHARE", 0.0)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -140,7 +147,6 @@ def test_a_request_does_not_wait_longer_than_a_moment(stores: Stores, monkeypatc
 
 
 def test_requests_beyond_a_number_do_not_wait(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_health, "HOLD_S", PATIENCE_S)
     monkeypatch.setattr(store_health, "MAX_HELD", 2)
 
     async def work() -> None:
@@ -232,9 +238,10 @@ def test_a_store_that_fails_although_it_answers_is_left_alone_for_a_moment(
     run(work())
 
 
+@pytest.mark.usefixtures("every_write_is_slow")
 def test_while_a_write_hangs_on_a_silent_store_no_event_is_taken(stores: Stores) -> None:
     async def work() -> None:
-        health = stores.health(deadline_s=0.01)
+        health = stores.health()
         stores.graph.away = True
         write: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         watching = asyncio.create_task(health.watch(write))
@@ -247,13 +254,14 @@ def test_while_a_write_hangs_on_a_silent_store_no_event_is_taken(stores: Stores)
     run(work())
 
 
+@pytest.mark.usefixtures("every_write_is_slow")
 def test_a_database_that_makes_a_ping_wait_for_a_write_of_this_process_is_not_away(
     stores: Stores, migrated: dict[str, Engine]
 ) -> None:
     """A file of SQLite has one writer at a time: a wide event would make everybody else get 503 at once."""
 
     async def work() -> None:
-        health = stores.health(deadline_s=0.01)
+        health = stores.health()
         stores.database.away = True
         with migrated["sqlite"].begin() as connection, own_writes.granted(connection):
             assert await health.is_event_too_slow(began=float("-inf"))
