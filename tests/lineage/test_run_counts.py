@@ -3,17 +3,21 @@
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, delete, update
 
 from platform_defs.graph.model import Node
+from platform_defs.lineage.events import Event
+from platform_defs.lineage.new_events import WRONG_CLOCK
+from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.sink.rows.run_counts import Counts, SqlRun, count_runs, delete_older, read_counts, recount
 from platform_defs.lineage.upkeep import recovery
 from platform_defs.lineage.upkeep.retention import Retention, delete_expired
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
-from platform_defs.store.tables.lineage import lineage_events, lineage_sql_run
+from platform_defs.store.tables.lineage import lineage_events, lineage_sql, lineage_sql_run
 from tests.lineage.deliveries import Arrival, Deliveries
 from tests.lineage.test_merge_stores import open_graphs
 from tests.lineage.test_symlinks import deliveries, opened, path, place, ran
@@ -47,6 +51,25 @@ def test_a_forgotten_run_stays_counted(engine: Engine) -> None:
     counted(engine, SqlRun(1, "sql:a", "r1"))
     assert delete_older(engine, now() + timedelta(minutes=1)) == 1
     assert list(read_counts(engine, 1)) == [{"sql:a": 1}]
+
+
+def test_a_run_that_still_sends_events_after_a_quarter_of_a_year_is_not_counted_again(deliveries: Deliveries) -> None:
+    def sent(minute: int) -> Arrival:
+        return ran(minute, [path("a")], [path("b")], sql="insert into b select * from a", kind="RUNNING", run="stream")
+
+    first = sent(0)
+    deliveries.deliver([first])
+    deliveries.committer.flush()
+    with deliveries.engine.begin() as connection:
+        for table in (lineage_events, lineage_sql_run):
+            mine = table.c.tenant_id == deliveries.tenant.id
+            connection.execute(update(table).where(mine).values(created_at=now() - timedelta(days=100)))
+    deliveries.deliver([sent(1)])
+    deliveries.committer.flush()
+    delete_expired(deliveries.engine, deliveries.graph, Retention(90, 7, 30), now())
+    deliveries.deliver([sent(2)])
+    deliveries.committer.flush()
+    assert counts_in_graph(deliveries) == {"job": 1}
 
 
 def counts_in_graph(deliveries: Deliveries) -> dict[str, int]:
@@ -88,13 +111,42 @@ def test_an_sql_that_is_new_while_the_operators_rebuild_is_under_way_stays_count
     with deliveries.engine.begin() as connection:
         mine = lineage_events.c.tenant_id == deliveries.tenant.id
         connection.execute(delete(lineage_events).where(mine, lineage_events.c.job_name == "gone"))
+        # an older release gave the SQL another id
+        for table in (lineage_sql, lineage_sql_run):
+            connection.execute(
+                update(table).where(table.c.tenant_id == deliveries.tenant.id).values(sql_id="sql:" + table.c.sql_id)
+            )
 
-    def recount_late(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
+    parsed: list[str] = []
+    parse = raw_events.parse_event
+
+    def noting(raw: object) -> Event:
+        event = parse(raw)
+        parsed.append(str(event.job_name))
+        return event
+
+    def recount_late(engine: Engine, tenant_id: int, runs: Iterable[SqlRun], **read: Any) -> None:
         # the rebuild has read all events for the last time
         deliveries.deliver([of_job("new", 2)])
-        recount(engine, tenant_id, runs)
+        with monkeypatch.context() as patch:
+            patch.setattr(raw_events, "parse_event", noting)
+            recount(engine, tenant_id, runs, **read)
 
     monkeypatch.setattr(recovery, "recount", recount_late)
     deliveries.rebuild()
+    # it locks the counts of the whole tenant, so what the rebuild has read is not read again
+    assert parsed == ["new"]
     deliveries.deliver([of_job("new", 3)])
     assert counts_in_graph(deliveries) == {"old": 1, "new": 2}
+
+
+def test_only_runs_that_are_counted_since_a_rebuild_began_keep_an_sql_that_it_has_not_read(
+    deliveries: Deliveries,
+) -> None:
+    deliveries.deliver([ran(0, [path("a")], [path("b")], sql="insert into b select * from a")])
+    deliveries.committer.flush()
+    engine, mine = deliveries.engine, deliveries.tenant.id
+    recount(engine, mine, [], read_events=set(), since=now())
+    assert [list(counts.values()) for counts in read_counts(engine, mine)] == [[1]]
+    recount(engine, mine, [], read_events=set(), since=now() + 2 * WRONG_CLOCK)
+    assert list(read_counts(engine, mine)) == []

@@ -177,9 +177,10 @@ def _rebuild_once(
     progress: Callable[[int], None],
     forgotten: Set[Version],
 ) -> RebuildReport:
-    began = time.monotonic()
+    began, began_at = time.monotonic(), now()
     under_way = RebuildUnderWay(engine, tenant.id)
     unapplied: dict[Version, EventKey] = {}
+    read: set[int] = set()
     runs: set[SqlRun] = set()
     names = RebuiltNames(engine, tenant.id)
 
@@ -188,6 +189,7 @@ def _rebuild_once(
         for stored in raw_events.read_in_version_order(engine, tenant.id):
             if stored.event_facts.version in forgotten:
                 continue
+            read.add(stored.id)
             if not stored.applied:
                 unapplied[stored.event_facts.version] = EventKey(tenant.id, stored.fingerprint)
             if stored.sql_id and stored.event.run_id:
@@ -210,7 +212,7 @@ def _rebuild_once(
     names.finish()
     store = graph.for_tenant(tenant.id)
     if not keep_unexplained:
-        recount(engine, tenant.id, runs)
+        recount(engine, tenant.id, runs, read_events=read, since=began_at)
     for some in read_counts(engine, tenant.id):
         apply_events(store, tenant, [], some)
     done = [key for version, key in unapplied.items() if version not in report.late]

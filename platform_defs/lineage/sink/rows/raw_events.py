@@ -3,7 +3,7 @@
 The column `graph_applied_at` is the mark that the graph contains the event; NULL means that the graph still lacks it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -208,11 +208,13 @@ def read_versions(connection: Connection, tenant_id: int, versions: Collection[V
     return [read_row(row) for row in connection.execute(query)]
 
 
-def read_of_runs(connection: Connection, tenant_id: int, run_ids: Collection[str]) -> Iterator[StoredEvent]:
-    """All events of these runs, in the caller's transaction."""
+def read_of_runs(
+    connection: Connection, tenant_id: int, run_ids: Collection[str], *, without: Set[int]
+) -> Iterator[StoredEvent]:
+    """All events of these runs but those with the ids in `without`, in the caller's transaction."""
     for some in chunks(sorted(run_ids), KEYS_PER_STATEMENT):
         query = select(_events.id).where(_events.tenant_id == tenant_id, _events.run_uuid.in_(some))
-        ids = sorted(connection.scalars(query))
+        ids = sorted(set(connection.scalars(query)) - without)
         yield from map(read_row, rows_by_id(reader_within(connection), ids))
 
 

@@ -1,24 +1,22 @@
 """How often each SQL ran (`executionCount`): every run is counted once, in the transaction that stores its event."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, delete, func, select
+from sqlalchemy import Connection, Engine, and_, delete, exists, func, select
 
+from platform_defs.lineage.new_events import WRONG_CLOCK
 from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.store.chunks import chunks
 from platform_defs.store.deletion import delete_old_rows
 from platform_defs.store.engine import read, transact
-from platform_defs.store.metadata import now
-from platform_defs.store.tables.lineage import lineage_sql, lineage_sql_run
+from platform_defs.store.tables.lineage import lineage_events, lineage_sql, lineage_sql_run
 from platform_defs.store.upsert import Upsert
 
 PER_STATEMENT = 500
 PAGE = 1000
-# No run that was counted longer ago can be of an event that came while a rebuild was reading.
-LONGEST_REBUILD = timedelta(days=1)
 
 _ADD_RUNS = Upsert(lineage_sql_run, ("tenant_id", "sql_id", "run_uuid"), "nothing")
 _ADD_COUNTS = Upsert(lineage_sql, ("tenant_id", "sql_id"), "nothing")
@@ -75,10 +73,11 @@ def read_counts(engine: Engine, tenant_id: int) -> Iterator[dict[str, int]]:
         last = rows[-1].sql_id
 
 
-def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
+def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun], *, read_events: Set[int], since: datetime) -> None:
     """Counts a tenant's runs anew: those of stored events, and those that are counted while this happens.
 
-    runs: those of the events that the caller has read. Others may have been stored since.
+    runs: those of the events with these ids, which the caller has read since then. Others may have been stored
+    meanwhile, and only these are read here: nobody can store an event that runs an SQL until this has ended.
     """
     wanted = sorted(set(runs))
     kept = {run.sql_id for run in wanted}
@@ -91,7 +90,7 @@ def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
         rows = [{"tenant_id": run.tenant_id, "sql_id": run.sql_id, "run_uuid": run.run_id} for run in wanted]
         _ADD_RUNS.run(connection, rows)
         gone = known - kept
-        gone -= _find_new_sqls(connection, tenant_id, gone)
+        gone -= _find_new_sqls(connection, tenant_id, gone, read_events, since)
         for some in chunks(sorted(gone), PER_STATEMENT):
             for table in (lineage_sql_run, lineage_sql):
                 connection.execute(delete(table).where(table.c.tenant_id == tenant_id, table.c.sql_id.in_(some)))
@@ -112,20 +111,28 @@ def recount(engine: Engine, tenant_id: int, runs: Iterable[SqlRun]) -> None:
     transact(engine, write)
 
 
-def _find_new_sqls(connection: Connection, tenant_id: int, sqls: Collection[str]) -> set[str]:
-    """Those of the SQLs that stored events ran lately."""
+def _find_new_sqls(
+    connection: Connection, tenant_id: int, sqls: Collection[str], read_events: Set[int], since: datetime
+) -> set[str]:
+    """Those of the SQLs that other events ran, which have been stored since then."""
     table, runs = lineage_sql_run.c, set[str]()
     for some in chunks(sorted(sqls), PER_STATEMENT):
-        lately = (table.sql_id.in_(some), table.created_at > now() - LONGEST_REBUILD)
+        lately = (table.sql_id.in_(some), table.created_at > since - WRONG_CLOCK)
         runs |= set(connection.scalars(select(table.run_uuid).where(table.tenant_id == tenant_id, *lately)))
-    events = raw_events.read_of_runs(connection, tenant_id, runs)
+    events = raw_events.read_of_runs(connection, tenant_id, runs, without=read_events)
     return {stored.sql_id for stored in events if stored.sql_id is not None and stored.sql_id in sqls}
 
 
 def delete_older(engine: Engine, before: datetime) -> int:
-    """Deletes runs whose events are too old to be sent again; the counts in `lineage_sql` keep them included."""
-    created_at = lineage_sql_run.c.created_at
-    return delete_old_rows(engine, lineage_sql_run, created_at < before, order_by=created_at, keep_newest=False)
+    """Deletes runs whose events are too old to be sent again; the counts in `lineage_sql` keep them included.
+
+    A run that still sends events, as a stream does for months, would count again with the next of them: it stays until
+    retention has deleted its last one.
+    """
+    run, event = lineage_sql_run.c, lineage_events.c
+    is_stored = exists().where(event.tenant_id == run.tenant_id, event.run_uuid == run.run_uuid)
+    old = and_(run.created_at < before, ~is_stored)
+    return delete_old_rows(engine, lineage_sql_run, old, order_by=run.created_at, keep_newest=False)
 
 
 def _lock_counts(connection: Connection, sqls: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
