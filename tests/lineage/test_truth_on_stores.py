@@ -128,6 +128,37 @@ def test_a_job_that_no_longer_knows_a_type_does_not_erase_it(lineage: Lineage) -
     assert lineage.types == {"main.b.x": "bigint", "main.b.y": "text", "main.raw.s": "timestamp"}
 
 
+def test_what_one_event_says_of_a_column_twice_keeps_the_type_that_it_gives_once(lineage: Lineage) -> None:
+    def b(fields: dict[str, Any], name: str = "main.b", **facets: Any) -> dict[str, Any]:
+        return dataset(DUCK, name, schema=fields, **facets)
+
+    known = {"main.b.x": "int"}
+    # the table is read and written
+    lineage.post(ran("job", [b(schema(("x", "int")))], [b(untyped("x"))]))
+    assert lineage.types == known
+    lineage.post(gone(b({})))
+    lineage.post(ran("job", [b(schema(("x", "int")))], [b({}, columnLineage=column_lineage(x="s"))]))
+    assert lineage.types == known
+    lineage.post(gone(b({})))
+    # its schema lists the column twice
+    lineage.post(ran("job", [], [b({"fields": [*schema(("x", "int"))["fields"], *untyped("x")["fields"]]})]))
+    assert lineage.types == known
+    lineage.post(gone(b({})))
+    # it is among the outputs by its path and by its name
+    path = {"identifiers": [{"namespace": DUCK, "name": "main.b", "type": "TABLE"}]}
+    lineage.post(ran("job", [], [b(schema(("x", "int")), "/data/b", symlinks=path), b(untyped("x"))]))
+    assert lineage.types == known
+    # what counts is what is written, if that says something else, and an empty type says nothing
+    lineage.post(ran("job", [b(schema(("x", "int")))], [b(schema(("x", "bigint")))]))
+    lineage.post(ran("job", [], [b(schema(("x", "")))]))
+    assert lineage.types == {"main.b.x": "bigint"}
+
+
+def gone(table: dict[str, Any]) -> dict[str, Any]:
+    facets = {**table["facets"], "lifecycleStateChange": {"lifecycleStateChange": "DROP"}}
+    return ran("ddl", [], [{**table, "facets": facets}])
+
+
 def test_a_type_ends_with_its_column(lineage: Lineage) -> None:
     def run(columns: dict[str, Any], **facets: Any) -> None:
         lineage.post(ran("job", [RAW], [dataset(DUCK, "main.b", schema=columns, **facets)]))

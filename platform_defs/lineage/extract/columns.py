@@ -1,6 +1,7 @@
 """Reads a dataset's columns from its `schema` facet, with the details that the `gravitino` facet adds to them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from platform_defs.lineage.events import Dataset
@@ -24,11 +25,27 @@ def schema_columns(table: Ref, dataset: Dataset) -> tuple[Exists, ...] | None:
     if not isinstance(fields, list):
         return None
     details = dict(_items_with_name(dataset.facet("gravitino").get("columns")))
-    columns: dict[str, Exists] = {}
+    columns: dict[Ref, Exists] = {}
     for name, item in _fields(fields):
         props = {"name": name, **pick_props(item, _SCHEMA_KEYS), **pick_props(details.get(name, {}), _GRAVITINO_KEYS)}
-        columns[name] = Exists(Ref("column", (*table.name, name)), "Column", props)
+        add_column(columns, Exists(Ref("column", (*table.name, name)), "Column", props))
     return tuple(columns.values())
+
+
+def add_column(columns: dict[Ref, Exists], column: Exists) -> None:
+    """Adds what the event says of a column. If it names the column again, the later counts, except for what is blank.
+
+    Engines do so: a table is read and written, or is among the outputs by its path and by its name.
+    """
+    known = columns.get(column.ref)
+    if known is not None:
+        said = {name: value for name, value in column.props.items() if name not in known.props or not is_blank(value)}
+        column = replace(column, props={**known.props, **said})
+    columns[column.ref] = column
+
+
+def is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def column_names(dataset: Dataset) -> list[str]:
@@ -49,8 +66,8 @@ def pick_props(source: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, 
     return {
         prop: graph_value(source[key])
         for key, prop in keys.items()
-        # an engine that does not know a type sends null, which must not erase a type that somebody knows
-        if key in source and not (prop == "dataType" and source[key] is None)
+        # an engine that does not know a type sends null or "", which must not erase a type that somebody knows
+        if key in source and not (prop == "dataType" and is_blank(source[key]))
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from platform_defs.canonical import canonical_hash
 from platform_defs.lineage.events import Dataset, Event, EventKind, facet_of
-from platform_defs.lineage.extract.columns import column_names, is_deleted, schema_columns
+from platform_defs.lineage.extract.columns import add_column, column_names, is_blank, is_deleted, schema_columns
 from platform_defs.lineage.extract.compute.column_lineage import ColumnSources, edge_props, read_column_lineage
 from platform_defs.lineage.extract.compute.engines import dialect_of, engine_of
 from platform_defs.lineage.extract.compute.names import LogicalTables
@@ -106,6 +106,10 @@ def _statement(event: Event, tables: LogicalTables, sql: Ref | None, sources: Co
         if output.kind == "column":
             written.setdefault(output, Exists(output, "Column"))
         read.setdefault(source, Exists(source, "Column"))
+    # a table that is read and written has the columns that are written: they follow the job's runs
+    both = {ref: read.pop(ref) for ref in written if ref in read}
+    for column in written.values():
+        add_column(both, column)
     return Statement(
         speaker=speaker,
         run=event.run_id or "",
@@ -113,27 +117,25 @@ def _statement(event: Event, tables: LogicalTables, sql: Ref | None, sources: Co
         completes=event.event_type == "COMPLETE" or event.kind is not EventKind.RUN,
         names_dataset=any(True for _ in event.datasets),
         outputs=tuple(dict.fromkeys(tables.of(dataset) for dataset in written_in)),
-        written=tuple(written.values()),
-        # a table that is read and written has the columns that are written: they follow the job's runs
-        read=tuple(column for ref, column in read.items() if ref not in written),
+        written=tuple(both[ref] for ref in written),
+        read=tuple(read.values()),
         links=tuple(_links(event, tables, sql, sources)),
     )
 
 
 def _columns(tables: LogicalTables, datasets: Sequence[Dataset]) -> dict[Ref, Exists]:
-    columns = (column for dataset in datasets for column in schema_columns(tables.of(dataset), dataset) or ())
-    return {column.ref: _without_blank_description(column) for column in columns}
+    columns: dict[Ref, Exists] = {}
+    for dataset in datasets:
+        for column in schema_columns(tables.of(dataset), dataset) or ():
+            add_column(columns, _without_blank_description(column))
+    return columns
 
 
 def _without_blank_description(column: Exists) -> Exists:
     """dbt describes what nobody has documented by an empty text, which must not hide what another job knows."""
-    if _is_blank(column.props.get("description", "some")):
+    if is_blank(column.props.get("description")):
         return replace(column, props={name: value for name, value in column.props.items() if name != "description"})
     return column
-
-
-def _is_blank(description: object) -> bool:
-    return isinstance(description, str) and not description.strip()
 
 
 def _links(event: Event, tables: LogicalTables, sql: Ref | None, sources: ColumnSources) -> Iterator[Linked]:
@@ -191,7 +193,7 @@ def _documentation(dataset: Dataset) -> dict[str, Any]:
     if is_deleted(facet):
         return {"description": None}
     description = facet.get("description")
-    return {"description": description} if isinstance(description, str) and not _is_blank(description) else {}
+    return {"description": description} if isinstance(description, str) and not is_blank(description) else {}
 
 
 def _column_sources(builder: FactsBuilder, event: Event, tables: LogicalTables) -> ColumnSources:
