@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,8 +31,10 @@ OP = "20251219"
 LONGEST_S = 600
 # for `paced` on SQLite: some seconds of processor time
 BUSY = 15
-# processor time that no run needs before its query
+# processor time that no execution of a model needs before its query
 BUSY_S = 4.0
+# what Dagster notes of a run that starts cold, which has a process of the code server and none in its row of work
+COLD_PROCESS = re.compile(r"Started process for run \(pid: (\d+)\)")
 
 
 @dataclass
@@ -165,11 +168,13 @@ class Site:
         return until(f"{model} to be quiet", look)
 
     def pid_of_run(self, run_id: str) -> int:
-        """The process of a run, whichever row of work it belongs to."""
+        """The process of a run, whichever row of work it belongs to, also if it started cold."""
 
         def look() -> int | None:
             query = select(work.c.pid).where(work.c.run_id == run_id)
-            return read(self.engine, lambda connection: connection.execute(query).scalar_one_or_none())
+            pid = read(self.engine, lambda connection: connection.execute(query).scalar_one_or_none())
+            cold = None if pid else COLD_PROCESS.search(self.platform.messages(run_id))
+            return int(cold[1]) if cold else pid
 
         return int(until("the run to have a process", look) or 0)
 
@@ -180,7 +185,9 @@ class Site:
             until("the query to sleep", lambda: "User sleep" in self.queries_of(task).values())
         else:
             pid = self.pid_of_run(task.run_id)
-            until("the query to use the processor", lambda: _processor_seconds(pid) > BUSY_S)
+            # a run that starts cold has used seconds for its imports before it begins
+            before = _processor_seconds(pid)
+            until("the query to use the processor", lambda: _processor_seconds(pid) > before + BUSY_S)
         return task
 
     def queries_of(self, task: Any) -> dict[str, str]:

@@ -38,6 +38,7 @@ def test_a_batch_handed_over_while_the_runner_hung_is_executed_and_recovers_from
         )
     finally:
         os.kill(runner, signal.SIGCONT)
+    # in the runner, or cold: that depends on who is first now, Dagster with its launch or the runner with a heartbeat
     pid = site.pid_of_run(site.until_querying("slow").run_id)
     site.pace(0)
     os.kill(pid, signal.SIGKILL)
