@@ -3,6 +3,7 @@
 import base64
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,13 @@ from platform_defs.store.tables.access import used_assertions
 from tests.access.gateways import AUDIENCE, ISSUER, SigningKey
 
 PATH = "/api/openlineage"
+
+
+@dataclass(frozen=True)
+class FromNow:
+    """A time in a claim, counted from the moment at which the test begins: the module may have been read long before."""
+
+    seconds: float
 
 
 @pytest.fixture
@@ -60,13 +68,13 @@ def test_a_valid_assertion_names_the_source_and_its_tenant(
         ({"aud": ["one", "two"]}, "aud"),
         ({"method": "PUT"}, "method"),
         ({"path": "/api/openlineage/"}, "path"),
-        ({"exp": time.time() - 6, "iat": time.time() - 66}, "exp"),
-        ({"exp": time.time() + 100_000}, "exp"),
-        ({"iat": time.time() + 3600, "exp": time.time() + 3660}, "iat"),
+        ({"exp": FromNow(-6), "iat": FromNow(-66)}, "exp"),
+        ({"exp": FromNow(100_000)}, "exp"),
+        ({"iat": FromNow(3600), "exp": FromNow(3660)}, "iat"),
         ({"exp": "soon"}, "exp"),
         ({"exp": True}, "exp"),
         ({"exp": 1e300}, "exp"),
-        ({"nbf": time.time() + 3600}, "nbf"),
+        ({"nbf": FromNow(3600)}, "nbf"),
         ({"jti": ""}, "jti"),
         ({"jti": "x" * 513}, "jti"),
         ({"tenantId": "seven"}, "tenantId"),
@@ -78,13 +86,14 @@ def test_a_valid_assertion_names_the_source_and_its_tenant(
         ({"kid": "1999-01"}, "kid"),
         *[({"without": claim}, claim) for claim in ("iss", "aud", "iat", "exp", "jti", "sub", "method", "path")],
     ],
-    # not the values: some are times, and every worker must collect the same names
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_a_wrong_claim_is_refused_by_name(
     gateway: Gateway, current: SigningKey, changes: dict[str, Any], claim: str
 ) -> None:
-    assert refused_claim(gateway, current.sign(**changes)) == claim
+    now = time.time()
+    claims = {name: now + value.seconds if isinstance(value, FromNow) else value for name, value in changes.items()}
+    assert refused_claim(gateway, current.sign(**claims)) == claim
 
 
 def test_a_signature_by_another_key_is_refused(gateway: Gateway, current: SigningKey, tmp_path: Path) -> None:
@@ -106,9 +115,10 @@ def test_other_algorithms_are_refused(gateway: Gateway, current: SigningKey) -> 
 
 
 def test_five_seconds_of_skew_are_tolerated(gateway: Gateway, current: SigningKey) -> None:
-    now = time.time()
-    for changes in ({"iat": now + 4, "exp": now + 60}, {"iat": now - 60, "exp": now - 4}):
-        verify_assertion(gateway, current.sign(**changes), method="POST", path=PATH, now=datetime.now(UTC))
+    now = int(time.time())
+    for changes in ({"iat": now + 5, "exp": now + 60}, {"iat": now - 60, "exp": now - 4}):
+        token = current.sign(**changes)
+        verify_assertion(gateway, token, method="POST", path=PATH, now=datetime.fromtimestamp(now, UTC))
 
 
 def test_a_scope_claim_replaces_the_default_and_unknown_scopes_grant_nothing(
