@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.needs import ROOT
 
 
-def complaints_in_ci(services: Path, dbt: Path) -> set[str]:
+def complaints_in_ci(services: Path, dbt: Path, **more: str) -> set[str]:
     """Of a run of one small file. Servers that this machine lacks are complained about too: those are left out."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PLATFORM_", "PYTEST_"))}
     # programs of the servers may be on this machine's PATH, too
-    variables |= {"CI": "true", "PATH": "/nowhere", "SERVICES_DIR": str(services), "PLATFORM_TEST_DBT": str(dbt)}
+    variables |= {"CI": "true", "PATH": "/nowhere", "SERVICES_DIR": str(services), "PLATFORM_TEST_DBT": str(dbt)} | more
     asked = [sys.executable, "-m", "pytest", "tests/lineage/test_limits.py", "-q", "-p", "no:xdist"]
     done = subprocess.run(asked, cwd=ROOT, env=variables, capture_output=True, text=True)
     assert " passed" in done.stdout, done.stdout + done.stderr
@@ -21,11 +21,11 @@ def complaints_in_ci(services: Path, dbt: Path) -> set[str]:
     return said - {f"{name} tests were not run" for name in ("mysql", "neo4j")}
 
 
-def test_ci_fails_if_dbt_or_the_programs_of_the_servers_are_absent(tmp_path: Path) -> None:
+def test_ci_fails_if_dbt_a_browser_or_the_programs_of_the_servers_are_absent(tmp_path: Path) -> None:
     """With Docker these programs are in its images, and no test can start servers of its own."""
     (tmp_path / "dbt-ol").touch()
-    dbt, programs = "dbt tests were not run", "server programs tests were not run"
-    assert complaints_in_ci(tmp_path, tmp_path / "nowhere") == {dbt, programs}
+    dbt, browser, programs = (f"{name} tests were not run" for name in ("dbt", "chromium", "server programs"))
+    assert complaints_in_ci(tmp_path, tmp_path / "nowhere") == {dbt, browser, programs}
     (tmp_path / "docker").touch()
-    assert complaints_in_ci(tmp_path, tmp_path / "nowhere") == {dbt}
-    assert complaints_in_ci(tmp_path, tmp_path) == set()
+    assert complaints_in_ci(tmp_path, tmp_path / "nowhere") == {dbt, browser}
+    assert complaints_in_ci(tmp_path, tmp_path, PLATFORM_TEST_CHROMIUM="chromium") == set()
