@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -155,28 +156,31 @@ def test_two_processes_may_create_the_schema_at_once(session: driver_package.Ses
         "until('the server to answer', is_there); print('ready', flush=True); sys.stdin.readline()\n"
         "graph.ensure_schema(); graph.ensure_vector_index(4093, 'euclidean'); graph.close()"
     )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, require("neo4j")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        )
-        for _ in range(2)
-    ]  # fmt: skip
-    try:
+
+    def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err
+
+    with ExitStack() as stack:
+        stack.callback(lambda: session.run(f"DROP INDEX {name} IF EXISTS").consume())
+        processes = []
+        for _ in range(2):
+            process = subprocess.Popen(
+                [sys.executable, "-c", program, require("neo4j")],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            )  # fmt: skip
+            processes.append(stack.enter_context(process))
+            stack.callback(process.kill)
         for process in processes:
             assert process.stdout
-            assert process.stderr
-            assert process.stdout.readline() == "ready\n", process.stderr.read()
+            assert process.stdout.readline() == "ready\n", ended(process)
         for process in processes:
             assert process.stdin
             process.stdin.write("go\n")
             process.stdin.flush()
-        outcomes = [(process.communicate(timeout=PATIENCE_S)[1], process.returncode) for process in processes]
-        assert outcomes == [("", 0), ("", 0)]
+        assert [ended(process) for process in processes] == [(0, "", "")] * 2
         found = session.run("SHOW INDEXES YIELD name WHERE name = $name RETURN name", name=name).data()
         assert len(found) == 1
-    finally:
-        session.run(f"DROP INDEX {name} IF EXISTS").consume()
 
 
 def test_a_server_that_is_not_there_is_one_line_within_the_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:

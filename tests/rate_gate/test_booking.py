@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -157,13 +158,16 @@ def test_processes_get_different_slots(database_url: URL) -> None:
     GateTable(engine).add("k")
     engine.dispose()
     arguments = [sys.executable, "-c", BOOKER, database_url.render_as_string(hide_password=False), str(START_US)]
-    bookers = [
-        subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    for booker in bookers:
-        assert booker.stdin is not None
-        booker.stdin.close()
-        booker.stdin = None
-    waits = [wait for booker in bookers for wait in json.loads(booker.communicate(timeout=PATIENCE_S)[0])]
+    with ExitStack() as stack:
+        bookers = [
+            stack.enter_context(
+                subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(3)
+        ]
+        for booker in bookers:
+            assert booker.stdin is not None
+            booker.stdin.close()
+            booker.stdin = None
+        waits = [wait for booker in bookers for wait in json.loads(booker.communicate(timeout=PATIENCE_S)[0])]
     assert sorted(waits) == [number * 100_001 for number in range(75)]

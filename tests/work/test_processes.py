@@ -26,14 +26,13 @@ def test_a_pid_that_was_given_away_again_is_another_process() -> None:
 
 
 def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    identity = ProcessId.of(child.pid)
-    assert identity is not None
-    assert identity.is_alive()
-    os.kill(child.pid, 9)
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not identity.is_alive()
-    child.communicate()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        identity = ProcessId.of(child.pid)
+        assert identity is not None
+        assert identity.is_alive()
+        os.kill(child.pid, 9)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not identity.is_alive()
 
 
 def test_a_wake_up_arrives_also_in_a_home_with_a_very_long_name(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The node type `shell` with real processes: environment, output, and the end of the whole group."""
 
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -120,9 +118,11 @@ ShellExecutor(None).execute(context, ShellCfg(command="sleep 1000 & echo $!; sle
 def test_the_group_ends_when_the_process_that_executes_the_chain_is_killed(engine: Engine) -> None:
     with subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        sleeper = int(process.stdout.readline())
-        assert is_alive(sleeper)
-        os.kill(process.pid, signal.SIGKILL)
+        try:
+            sleeper = int(process.stdout.readline())
+            assert is_alive(sleeper)
+        finally:
+            process.kill()
     until("the command to end", lambda: not is_alive(sleeper))
 
 

@@ -115,7 +115,9 @@ def test_the_command_prints_its_address_and_serves() -> None:
     command = [sys.executable, "-m", "platform_defs.demo_source", "--records", "60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        demo = DemoClient(process.stdout.readline().strip())
-        assert demo.esearch(datetype="mdat").json()["esearchresult"]["count"] in ("59", "60")
-        process.terminate()
+        try:
+            demo = DemoClient(process.stdout.readline().strip())
+            assert demo.esearch(datetype="mdat").json()["esearchresult"]["count"] in ("59", "60")
+        finally:
+            process.terminate()
     assert process.returncode == 0
