@@ -10,7 +10,7 @@ import pytest
 
 from platform_defs.access.principal import Principal
 from platform_defs.access.tenants import Tenant
-from platform_defs.api.lineage.service import LARGE_BODY
+from platform_defs.api.lineage.service import LARGE_BODY, LineageService
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.graph.errors import GraphUnavailable, InvalidGraphValue
 from platform_defs.graph.neo4j import Neo4jGraph
@@ -50,15 +50,24 @@ def test_between_the_events_of_a_large_array_other_tenants_have_their_turn(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_end = list[str](), threading.Semaphore(0)
-    prepare = Intake.prepare
+    comes, has_its_turn = threading.Event(), threading.Event()
+    prepare, wait_for_turn = Intake.prepare, LineageService.read
 
     def read(intake: Intake, principal: Principal, raw: Any) -> IntakeResult:
         if raw["job"]["name"] == "of the array":
             begun.append(raw["run"]["runId"])
             may_end.acquire(timeout=PATIENCE_S)
+        else:
+            has_its_turn.set()
         return prepare(intake, principal, raw)
 
+    def arrive(service: LineageService, principal: Principal, *body: Any, **limit: Any) -> Any:
+        if principal.tenant == client.backend.other:
+            comes.set()
+        return wait_for_turn(service, principal, *body, **limit)
+
     monkeypatch.setattr(Intake, "prepare", read)
+    monkeypatch.setattr(LineageService, "read", arrive)
     text = f"select '{'x' * LARGE_BODY}'"
     events = [run_event(job="of the array", sql=text), *(run_event(job="of the array", sql=None) for _ in range(99))]
     with ThreadPoolExecutor(2) as pool:
@@ -66,8 +75,9 @@ def test_between_the_events_of_a_large_array_other_tenants_have_their_turn(
         until("the array to be read", lambda: begun)
         other = pool.submit(client.post, run_event(sql=text), tenant=client.backend.other)
         try:
+            assert comes.wait(PATIENCE_S)
             # the array goes on by one event at a look, until the other one's turn has come
-            until("the other tenant's event", lambda: may_end.release() or other.done())
+            until("the other tenant's turn", lambda: has_its_turn.is_set() or may_end.release())
             assert other.result().status_code == 201
             assert len(begun) < len(events)
         finally:

@@ -8,13 +8,15 @@ import pytest
 from sqlalchemy import Engine
 
 from platform_defs.http_door.door import Door
-from platform_defs.http_door.policy import Passage
+from platform_defs.http_door.policy import LONGEST_TIMEOUT_S, LONGEST_TOTAL_S, Passage, Timeouts
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.policy import RatePolicy
 from tests.conftest import SharedDatabases, _empty
 from tests.rate_gate.clocks import StillClock
 
 FAST = RatePolicy(refill_per_s=100, burst=50)
+# A busy machine is not a fault of the source: what is about a limit sets that one alone.
+UNHURRIED = Timeouts(connect_s=LONGEST_TIMEOUT_S, read_s=LONGEST_TIMEOUT_S, total_s=LONGEST_TOTAL_S)
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Opened:
 
 
 def passage(**wanted: Any) -> Passage:
-    return Passage(**{"key": "source/works", "rate": FAST, **wanted})
+    return Passage(**{"key": "source/works", "rate": FAST, "timeouts": UNHURRIED, **wanted})
 
 
 @pytest.fixture
