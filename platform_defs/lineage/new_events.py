@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import Engine, Row, func, select
 
+from platform_defs.lineage.sink.rows.stored_rows import portion_by_id, portions_of, reader_of
 from platform_defs.store.engine import read
 from platform_defs.store.tables.lineage import lineage_events
 
@@ -26,34 +28,16 @@ def newest_id(engine: Engine) -> int:
     return read(engine, lambda connection: connection.scalar(select(func.max(_events.id)))) or 0
 
 
-def read_new_events(engine: Engine, after_id: int, at: datetime) -> Iterator[Row[Any]]:
-    """The settled events after this one, at most EVENTS_AT_ONCE of them."""
-    last, left, settled, ahead = after_id, EVENTS_AT_ONCE, at - SETTLED, at + WRONG_CLOCK
+def read_new_events(engine: Engine, after_id: int, at: datetime) -> Iterator[Iterator[Row[Any]]]:
+    """The settled events after this one, at most EVENTS_AT_ONCE of them, in portions that fit into memory."""
+    reader, last, left, settled, ahead = reader_of(engine), after_id, EVENTS_AT_ONCE, at - SETTLED, at + WRONG_CLOCK
     while left > 0:
         query = (
-            select(
-                _events.id,
-                _events.tenant_id,
-                _events.tenant_code,
-                _events.event_time,
-                _events.event_type,
-                _events.run_uuid,
-                _events.job_namespace,
-                _events.job_name,
-                _events.event,
-                _events.created_at,
-                _events.source_type,
-                _events.version,
-            )
-            .where(_events.id > last)
-            .order_by(_events.id)
-            .limit(min(PAGE, left))
+            select(_events.id, _events.created_at).where(_events.id > last).order_by(_events.id).limit(min(PAGE, left))
         )
-        rows = read(engine, lambda connection, query=query: connection.execute(query).all())  # type: ignore[misc]
-        for row in rows:
-            if settled < row.created_at <= ahead:
-                return
-            yield row
-        if len(rows) < PAGE:
+        found = reader(query)
+        ids = [row.id for row in takewhile(lambda row: not settled < row.created_at <= ahead, found)]
+        yield from (portion_by_id(reader, some) for some in portions_of(reader, ids))
+        if len(ids) < PAGE:
             return
-        last, left = rows[-1].id, left - len(rows)
+        last, left = ids[-1], left - len(ids)

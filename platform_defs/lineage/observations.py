@@ -7,14 +7,12 @@ import logging
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy import Connection, Engine, select
 
-from platform_defs.lineage.errors import EventRefused
-from platform_defs.lineage.events import Dataset, parse_event
+from platform_defs.lineage.events import Dataset
 from platform_defs.lineage.new_events import newest_id, read_new_events
-from platform_defs.lineage.sink.rows.linked_tables import LinkedTables
+from platform_defs.lineage.sink.rows.linked_tables import ReadRow, read_tables
 from platform_defs.lineage.tables.in_events import tables_in
 from platform_defs.lineage.tables.keys import Table, table_of
 from platform_defs.store.engine import read, transact
@@ -76,9 +74,9 @@ def observe(engine: Engine, after: Position, *, without: Set[int], at: datetime 
     """Observations of the events after a position, for at most TABLES_A_TICK tables; the next tick gets the rest."""
     found: dict[Table, Observation] = {}
     after = position = _still_there(engine, after)
-    linked = LinkedTables(engine)
-    for row in read_new_events(engine, after.last_id, at or now()):
-        by_table = {} if row.tenant_id in without else {o.table: o for o in _observations_of(row, linked)}
+    for one in read_tables(engine, read_new_events(engine, after.last_id, at or now())):
+        row = one.row
+        by_table = {} if row.tenant_id in without else {o.table: o for o in _observations_of(one)}
         reported = after.tables if row.id == after.last_id + 1 else 0
         new = list(by_table.values())[reported:]
         if found and len(found.keys() | {o.table for o in new}) > TABLES_A_TICK:
@@ -116,15 +114,14 @@ def observation_lag_s(engine: Engine, *, attempts: int = 5) -> float:
     return read(engine, look, attempts=attempts)
 
 
-def _observations_of(row: Row[Any], linked: LinkedTables) -> Iterator[Observation]:
-    try:
-        event = parse_event(row.event)
-    except EventRefused as error:
-        # An earlier version accepted this event. The events after it must not wait for it.
-        log.warning("event %d of tenant %d is not observed: %s", row.id, row.tenant_id, error)
+def _observations_of(one: ReadRow) -> Iterator[Observation]:
+    row = one.row
+    if one.said is None:
+        # the events after it must not wait for it
+        log.warning("event %d of tenant %d is not observed: %s", row.id, row.tenant_id, one.refusal)
         return
     # Inputs come first: if the same event also writes the table, the caller keeps the later observation, the write.
-    for found in tables_in(event, row.source_type, linked.of(row.tenant_id, event, row.version)):
+    for found in tables_in(one.said.event, row.source_type, one.said.tables):
         yield Observation(
             table=table_of(row.tenant_id, found.ref),
             tenant_code=row.tenant_code,

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 from dagster import DagsterInstance, SensorResult, SkipReason, build_sensor_context
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
-from platform_defs.lineage import observations
+from platform_defs.lineage import new_events, observations
+from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.observations import Position, observation_lag_s, observe
+from platform_defs.lineage.sink.rows import linked_tables, stored_rows
+from platform_defs.lineage.sink.rows.symlinks import Meanings, Symlink, add_symlinks
+from platform_defs.lineage.tables.seen import note_new_tables
+from platform_defs.lineage.version import version_of
 from platform_defs.store.tables.lineage import lineage_events
 from platform_defs.work import leases, rows
 from sensors.lineage import lineage_observations, lineage_recovery
+from tests.lineage.fetches import count_fetched
 from tests.lineage_events import create_table, run_event
 
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
@@ -98,6 +104,45 @@ def test_an_event_of_more_tables_than_a_tick_reports_is_told_in_several(engine: 
     assert sorted(name for names in ticks for name in names) == sorted(
         [*many, "mart.before", "raw.orders", "mart.orders"]
     )
+
+
+def test_the_sensors_hold_no_more_large_events_at_a_time_than_fit(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They read 500 at once, which may have 6 MiB each."""
+    store(engine, [run_event(job=f"job{number}") for number in range(8)])
+    fetched = count_fetched(monkeypatch, new_events)
+    monkeypatch.setattr(stored_rows, "EVENTS_AT_ONCE", 3)
+    monkeypatch.setattr(new_events, "PAGE", 5)
+    assert observe(engine, START, without=set()).observations[0].events == 8
+    assert fetched == [3, 2, 3]
+    assert note_new_tables(engine) == 8
+    assert fetched == [3, 2, 3] * 2
+
+
+def test_of_all_symlinks_of_a_tenant_only_those_of_the_events_names_are_read(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(path: str) -> Symlink:
+        name, table = (Ref("table", ("s3://b", "s3://b", schema, path)) for schema in ("./", "default"))
+        return Symlink(name, version_of(TIME, ""), table)
+
+    add_symlinks(engine, 7, [said(f"{number}") for number in range(20)])
+    event = run_event(reads=(), writes=())
+    event["outputs"] = [{"namespace": "s3://b", "name": f"{number}"} for number in (3, 4)]
+    store(engine, [event, event])
+    asked: list[int] = []
+    read_meanings = linked_tables.read_meanings
+
+    def noting(connection: Connection, tenant_id: int, names: set[Ref]) -> Meanings:
+        found = read_meanings(connection, tenant_id, names)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(linked_tables, "read_meanings", noting)
+    tick = observe(engine, START, without=set())
+    assert sorted(one.table.name for one in tick.observations) == ["default.3", "default.4"]
+    assert asked == [2]
 
 
 def test_a_position_is_read_from_the_cursor_also_of_a_release_that_knew_only_ids() -> None:

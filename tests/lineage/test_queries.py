@@ -21,8 +21,10 @@ from platform_defs.lineage.query.names import resolve, search
 from platform_defs.lineage.query.runs import runs_of
 from platform_defs.lineage.query.walk import Walk, walk
 from platform_defs.lineage.sink.opening import open_committer
+from platform_defs.lineage.sink.rows import stored_rows
 from platform_defs.store.tables.lineage import lineage_events
 from tests.graph.conftest import GRAPHS
+from tests.lineage.fetches import count_fetched
 from tests.lineage.test_merge_stores import START, new_tenant, open_graphs
 from tests.lineage.wire import dataset, run_event, schema
 
@@ -285,7 +287,7 @@ def test_the_number_of_queries_grows_neither_with_the_width_nor_with_the_size(
     assert len(sent) == 2
     with counted(monkeypatch) as sent:
         runs_of(shop.engine, shop.store, resolve(shop.store, "middle"), limit=20)
-    assert 0 < len(sent) <= 3 + 6 + 2 * runs_module.MAX_PAGES
+    assert 0 < len(sent) <= 3 + 6 * runs_module.MAX_PAGES
 
 
 def test_runs_are_those_that_read_or_wrote_the_table_with_their_state(shop: Shop) -> None:
@@ -347,8 +349,19 @@ def test_a_long_run_is_listed_with_its_beginning_whether_or_not_its_end_names_th
         (first, last),
         (first + timedelta(minutes=1), last - timedelta(minutes=1)),
     ]
-    # the jobs and their names, the page, its runs' events, and what names mean
-    assert 0 < len(sent) <= 6 + 2 + 3
+    # the jobs and their names, the page, which events say more of its runs, their sizes, these, and what names mean
+    assert 0 < len(sent) <= 6 + 6
+
+
+def test_no_more_large_events_of_runs_are_in_memory_at_a_time_than_fit(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The events of a page's runs were read at once: 400 of them, which may have 6 MiB each."""
+    shop.post(*(ran("stage", ["raw.orders"], ["staging.orders"]) for _ in range(7)))
+    fetched = count_fetched(monkeypatch, runs_module)
+    monkeypatch.setattr(stored_rows, "EVENTS_AT_ONCE", 3)
+    assert len(runs_of(shop.engine, shop.store, resolve(shop.store, "staging.orders"), limit=20).runs) == 7
+    assert fetched == [3, 3, 1]
 
 
 def test_runs_that_overlap_are_listed_by_their_newest_events(shop: Shop) -> None:

@@ -154,7 +154,7 @@ def test_the_recovery_writes_no_more_at_once_than_the_graph_takes_in_time(
         return apply_events(store, tenant, events, counts)
 
     monkeypatch.setattr(recovery, "apply_events", apply)
-    (first, *_) = raw_events.read_unapplied(database, before=now() + timedelta(minutes=1))
+    ((first, *_),) = raw_events.read_unapplied(database, before=now() + timedelta(minutes=1))
     monkeypatch.setattr(recovery, "GROUP_FACTS", 2 * sum(map(weight_of, first.event_facts.facts)))
     assert recover(database, elsewhere, patience=AT_ONCE).applied == 5
     assert sizes == [2, 2, 1]

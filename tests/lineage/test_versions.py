@@ -1,7 +1,7 @@
 """The version of an event is a column: decided once, the same for every process, and cheap to page by."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.opening import open_committer
 from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.sink.rows import raw_events, stored_rows
-from platform_defs.lineage.sink.rows.stored_rows import Reader, portions, reader_of
+from platform_defs.lineage.sink.rows.stored_rows import portions
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
 from platform_defs.lineage.version import Version, is_ahead, time_of, version_at_arrival, version_of
@@ -34,6 +34,7 @@ from platform_defs.store.tables.lineage import lineage_events
 from tests.api.serving import serve_api
 from tests.graph.conftest import EMBEDDED
 from tests.lineage.deliveries import Arrival, Deliveries
+from tests.lineage.fetches import count_fetched
 from tests.lineage.test_merge_stores import open_graphs
 from tests.lineage_events import run_event
 from tests.waiting import PATIENCE_S
@@ -108,33 +109,48 @@ def test_events_are_read_in_the_order_of_their_versions_page_by_page(
 def test_events_are_read_in_portions_of_so_many_and_of_so_many_bytes(
     sizes: list[int], expected: list[list[int]]
 ) -> None:
-    assert list(portions(enumerate(sizes), most=3, most_bytes=10)) == expected
+    assert list(portions(enumerate(sizes), most=3, most_size=10)) == expected
 
 
 def test_no_more_large_events_than_fit_are_in_memory_at_a_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rebuild of twenty events of six megabytes each needed 800."""
-    fetched: list[int] = []
-
-    def counting(engine: Engine) -> Reader:
-        reader = reader_of(engine)
-
-        def fetch(query: Any) -> Any:
-            rows = reader(query)
-            if rows and "event" in rows[0]._fields:
-                fetched.append(len(rows))
-            return rows
-
-        return fetch
-
-    monkeypatch.setattr(raw_events, "reader_of", counting)
+    fetched = count_fetched(monkeypatch, raw_events)
     monkeypatch.setattr(stored_rows, "BYTES_AT_ONCE", 3 * 10_000)
     large = [prepared(engine, run_event(job=f"job{at}", sql=f"select '{'x' * 10_000}'")) for at in range(8)]
     transact(engine, lambda connection: raw_events.insert_rows(connection, [event.row for event in large]))
-    assert len(raw_events.read_unapplied(engine, before=NOW + timedelta(days=1))) == 2
+    unapplied = raw_events.read_unapplied(engine, before=NOW + timedelta(days=1))
+    assert len(next(unapplied)) == 2
     assert fetched == [2]
+    assert [len(rows) for rows in unapplied] == [2, 2, 2]
+    fetched.clear()
     raw_events.renew_versions(engine, DEMO_TENANT.id)
     assert len(list(raw_events.read_in_version_order(engine, DEMO_TENANT.id))) == 8
-    assert fetched == [2, *[2, 2, 2, 2] * 2]
+    assert fetched == [2, 2, 2, 2] * 2
+
+
+def test_no_size_is_measured_twice_and_few_by_one_statement(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server reads whole events to tell their sizes: all 500 of a page were measured anew for each portion."""
+    measured: list[int] = []
+    measure = stored_rows.measure
+
+    def noting(reader: stored_rows.Reader, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+        def fetch(query: Any) -> Any:
+            rows = reader(query)
+            measured.append(len(rows))
+            return rows
+
+        return measure(fetch, ids)
+
+    monkeypatch.setattr(stored_rows, "measure", noting)
+    monkeypatch.setattr(stored_rows, "MEASURED_AT_ONCE", 4)
+    monkeypatch.setattr(stored_rows, "EVENTS_AT_ONCE", 3)
+    events = [prepared(engine, run_event(job=f"job{at}")) for at in range(10)]
+    transact(engine, lambda connection: raw_events.insert_rows(connection, [event.row for event in events]))
+    unapplied = raw_events.read_unapplied(engine, before=NOW + timedelta(days=1))
+    assert len(next(unapplied)) == 3
+    assert measured == [4]
+    assert [len(rows) for rows in unapplied] == [3, 3, 1]
+    assert measured == [4, 4, 2]
 
 
 def test_rows_of_an_older_release_keep_their_order_until_the_operator_rebuilds(engine: Engine) -> None:

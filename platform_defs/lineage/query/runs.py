@@ -8,10 +8,9 @@ from typing import Any
 from sqlalchemy import Engine, Row, Select, case, func, select, tuple_
 
 from platform_defs.graph.port import GraphStore
-from platform_defs.lineage.errors import EventRefused
-from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.query.names import Asset
-from platform_defs.lineage.sink.rows.linked_tables import LinkedTables
+from platform_defs.lineage.sink.rows.linked_tables import read_tables
+from platform_defs.lineage.sink.rows.stored_rows import portion_by_id, portions_of, reader_of
 from platform_defs.store.engine import read
 from platform_defs.store.tables.lineage import lineage_events
 
@@ -63,7 +62,7 @@ class TableRuns:
 
 
 def runs_of(engine: Engine, store: GraphStore, table: Asset, *, limit: int) -> TableRuns:
-    """The newest runs that read or wrote the table: four queries, and two for each page of events.
+    """The newest runs that read or wrote the table: four queries, and a few for each page and each portion of events.
 
     A page finds runs by their newest events; all that is said of a run is read by its id, because its other events may
     be far from the newest, and because only some of them may name the table.
@@ -72,7 +71,6 @@ def runs_of(engine: Engine, store: GraphStore, table: Asset, *, limit: int) -> T
     found: list[TableRun] = []
     known: set[str] = set()
     before: tuple[datetime, int] | None = None
-    linked = LinkedTables(engine)
     for _ in range(MAX_PAGES if jobs else 0):
         page = _read_page(engine, store.tenant, jobs, before)
         new: dict[str, Row[Any]] = {}
@@ -80,7 +78,7 @@ def runs_of(engine: Engine, store: GraphStore, table: Asset, *, limit: int) -> T
             if row.run_uuid not in known:
                 new.setdefault(row.run_uuid, row)
         known |= new.keys()
-        found += _read_runs(engine, store.tenant, list(new.values()), linked, table)
+        found += _read_runs(engine, store.tenant, list(new.values()), table)
         is_last = len(page) < EVENTS_A_PAGE
         if is_last or sum(run.touched for run in found) >= limit:
             return _newest(found, limit, len(jobs), complete=all_jobs)
@@ -131,42 +129,46 @@ def _read_page(
     return read(engine, lambda connection: connection.execute(query).all())
 
 
-def _read_runs(
-    engine: Engine, tenant: int, newest: Sequence[Row[Any]], linked: LinkedTables, table: Asset
-) -> list[TableRun]:
+def _read_runs(engine: Engine, tenant: int, newest: Sequence[Row[Any]], table: Asset) -> list[TableRun]:
     """The runs of these events, each the newest of its run, in the same order."""
-    events: dict[str, list[Row[Any]]] = {row.run_uuid: [] for row in newest}
-    for row in _read_events(engine, tenant, events) if newest else ():
-        events[row.run_uuid].append(row)
-    return [_run(row, events[row.run_uuid], tenant, linked, table) for row in newest if events[row.run_uuid]]
+    chosen: dict[str, list[Row[Any]]] = {row.run_uuid: [] for row in newest}
+    for row in _choose_events(engine, tenant, chosen) if newest else ():
+        chosen[row.run_uuid].append(row)
+    runs = {row.run_uuid: _run(row, chosen[row.run_uuid]) for row in newest if chosen[row.run_uuid]}
+    reader, ids = reader_of(engine), sorted(row.id for rows in chosen.values() for row in rows)
+    for one in read_tables(engine, (portion_by_id(reader, some) for some in portions_of(reader, ids))):
+        if one.said is not None:
+            event, tables = one.said
+            run = runs[one.row.run_uuid]
+            run.wrote |= any(tables.of(dataset).id == table.id for dataset in event.outputs)
+            run.read |= any(tables.of(dataset).id == table.id for dataset in event.inputs)
+    return list(runs.values())
 
 
-def _read_events(engine: Engine, tenant: int, runs: Collection[str]) -> Sequence[Row[Any]]:
-    """Events of the runs: the first and the last of each, then the second and the last but one, as far as the bound
-    allows, so that a run with very many events leaves room for the others."""
+def _choose_events(engine: Engine, tenant: int, runs: Collection[str]) -> Sequence[Row[Any]]:
+    """Events of the runs, without what they say: the first and the last of each, then the second and the last but one,
+    as far as the bound allows, so that a run with very many events leaves room for the others."""
     window: dict[str, Any] = {"partition_by": _events.run_uuid}
     from_first = func.row_number().over(**window, order_by=(_events.event_time, _events.id))
     from_last = func.row_number().over(**window, order_by=(_events.event_time.desc(), _events.id.desc()))
     ranked = (
-        select(_events.id, from_first.label("from_first"), from_last.label("from_last"))
+        select(
+            *(_events.id, _events.run_uuid, _events.event_time, _events.event_type),
+            *(from_first.label("from_first"), from_last.label("from_last")),
+        )
         .where(_events.tenant_id == tenant, _events.run_uuid.in_(runs))
         .subquery()
     )
     nearest = case((ranked.c.from_first < ranked.c.from_last, ranked.c.from_first), else_=ranked.c.from_last)
-    # The events are joined to what was chosen, because MySQL cannot sort rows with large documents.
-    chosen = select(ranked).order_by(nearest).limit(PAGES_OF_RUNS * EVENTS_A_PAGE).subquery()
-    query: Select[Any] = select(
-        *(_events.event_time, _events.event_type, _events.run_uuid, _events.event, _events.version),
-        *(chosen.c.from_first, chosen.c.from_last),
-    ).join_from(chosen, lineage_events, (_events.id == chosen.c.id) & (_events.tenant_id == tenant))
+    query: Select[Any] = select(ranked).order_by(nearest, ranked.c.id).limit(PAGES_OF_RUNS * EVENTS_A_PAGE)
     return read(engine, lambda connection: connection.execute(query).all())
 
 
-def _run(newest: Row[Any], events: Sequence[Row[Any]], tenant: int, linked: LinkedTables, table: Asset) -> TableRun:
+def _run(newest: Row[Any], events: Sequence[Row[Any]]) -> TableRun:
     """newest: the event by which the run was found, which names a job of the table; its others may name another."""
     first = min(events, key=lambda row: row.from_first)
     last = min(events, key=lambda row: row.from_last)
-    run = TableRun(
+    return TableRun(
         run_id=newest.run_uuid,
         job="/".join(part for part in (newest.job_namespace, newest.job_name) if part),
         state=last.event_type or "OTHER",
@@ -174,12 +176,3 @@ def _run(newest: Row[Any], events: Sequence[Row[Any]], tenant: int, linked: Link
         ended=last.event_time if last.event_type in _ENDS else None,
         unread=last.from_first + last.from_last - 1 - len(events),
     )
-    for row in events:
-        try:
-            event = parse_event(row.event)
-        except EventRefused:
-            continue  # an earlier version accepted it
-        tables = linked.of(tenant, event, row.version)
-        run.wrote |= any(tables.of(dataset).id == table.id for dataset in event.outputs)
-        run.read |= any(tables.of(dataset).id == table.id for dataset in event.inputs)
-    return run

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, delete, func, select, update
+from sqlalchemy import Connection, Engine, delete, func, select, update
 
-from platform_defs.lineage.errors import EventRefused
-from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.new_events import newest_id, read_new_events
-from platform_defs.lineage.sink.rows.linked_tables import LinkedTables
+from platform_defs.lineage.sink.rows.linked_tables import ReadRow, read_tables
 from platform_defs.lineage.tables.in_events import tables_in
 from platform_defs.lineage.tables.keys import table_of
 from platform_defs.store.engine import read, transact
@@ -42,10 +40,9 @@ def note_new_tables(engine: Engine, *, at: datetime | None = None) -> int:
         transact(engine, lambda connection: _come_back(connection, newest))
     found: dict[tuple[int, str], dict[str, Any]] = {}
     count = 0
-    linked = LinkedTables(engine)
-    for row in read_new_events(engine, last, at or now()):
-        last, count = row.id, count + 1
-        found |= {(table["tenant_id"], table["table_id"]): table for table in _tables_of(row, linked)}
+    for one in read_tables(engine, read_new_events(engine, last, at or now())):
+        last, count = one.row.id, count + 1
+        found |= {(table["tenant_id"], table["table_id"]): table for table in _tables_of(one)}
     if not count:
         return 0
 
@@ -92,13 +89,11 @@ def forget_older(engine: Engine, keep: int) -> None:
         )
 
 
-def _tables_of(row: Row[Any], linked: LinkedTables) -> list[dict[str, Any]]:
-    try:
-        event = parse_event(row.event)
-    except EventRefused:
-        return []  # an earlier version accepted it; the observations log it
-    rows = []
-    for found in tables_in(event, row.source_type, linked.of(row.tenant_id, event, row.version)):
+def _tables_of(one: ReadRow) -> list[dict[str, Any]]:
+    row, rows = one.row, list[dict[str, Any]]()
+    if one.said is None:
+        return rows  # the observations log it
+    for found in tables_in(one.said.event, row.source_type, one.said.tables):
         table = table_of(row.tenant_id, found.ref)
         rows.append(
             {

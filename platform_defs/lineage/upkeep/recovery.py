@@ -114,9 +114,8 @@ def _recover(engine: Engine, graph: Graph, patience: timedelta) -> RecoveryRepor
 
 def _apply_waiting(engine: Engine, graph: Graph, before: datetime) -> tuple[RecoveryReport, GraphUnavailable | None]:
     """Applies what was stored before that time, until a graph proves to be too slow for anything."""
-    after, report = 0, RecoveryReport()
-    while rows := raw_events.read_unapplied(engine, before=before, after_id=after):
-        after = rows[-1].id
+    report = RecoveryReport()
+    for rows in raw_events.read_unapplied(engine, before=before):
         for group in _groups(rows):
             try:
                 report = _apply(engine, graph, group, report)

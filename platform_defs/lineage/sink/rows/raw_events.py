@@ -18,7 +18,14 @@ from platform_defs.lineage.extract.facts_of import Extraction, facts_of
 from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.new_events import WRONG_CLOCK
 from platform_defs.lineage.sink.apply import EventFacts
-from platform_defs.lineage.sink.rows.stored_rows import SELECT_ROWS, portions_of, reader_of, reader_within, rows_by_id
+from platform_defs.lineage.sink.rows.stored_rows import (
+    SELECT_ROWS,
+    portion_by_id,
+    portions_of,
+    reader_of,
+    reader_within,
+    rows_by_id,
+)
 from platform_defs.lineage.sink.rows.symlinks import EventNames, NameUse
 from platform_defs.lineage.version import Version, is_ahead, version_at_arrival, version_of
 from platform_defs.store.chunks import chunks
@@ -151,14 +158,20 @@ def remove_unapplied(connection: Connection, keys: Sequence[EventKey]) -> None:
             )
 
 
-def read_unapplied(engine: Engine, *, before: datetime, after_id: int = 0, limit: int = PAGE) -> list[StoredEvent]:
-    """Events stored before that time which the graph lacks, oldest first: one portion of them."""
-    query: Select[Any] = (
-        select(_events.id).where(*_waits_since(before), _events.id > after_id).order_by(_events.id).limit(limit)
-    )
-    ids = read(engine, lambda connection: connection.scalars(query).all())
-    reader = reader_of(engine)
-    return [read_row(row) for row in rows_by_id(reader, next(portions_of(reader, ids), []))]
+def read_unapplied(engine: Engine, *, before: datetime) -> Iterator[list[StoredEvent]]:
+    """Events stored before that time which the graph lacks, oldest first, in portions that fit into memory."""
+    reader, last = reader_of(engine), 0
+    while True:
+        query: Select[Any] = (
+            select(_events.id).where(*_waits_since(before), _events.id > last).order_by(_events.id).limit(PAGE)
+        )
+        ids = [row.id for row in reader(query)]
+        for some in portions_of(reader, ids):
+            # a rebuild by another process may have applied some of them meanwhile
+            yield [read_row(row) for row in portion_by_id(reader, some) if row.graph_applied_at is None]
+        if len(ids) < PAGE:
+            return
+        last = ids[-1]
 
 
 def count_unapplied(engine: Engine, *, before: datetime, attempts: int = 5) -> int:

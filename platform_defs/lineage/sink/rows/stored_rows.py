@@ -11,7 +11,8 @@ from platform_defs.store.tables.lineage import lineage_events
 
 # One event may have megabytes, and needs ten times as much memory once it is parsed.
 EVENTS_AT_ONCE, BYTES_AT_ONCE = 500, 2 * 1024 * 1024
-IDS_PER_STATEMENT = 500
+# Of so many events one statement finds the sizes, for which the server reads them.
+MEASURED_AT_ONCE = 50
 
 _events = lineage_events.c
 _SIZE = func.length(_events.event).label("size")
@@ -21,6 +22,10 @@ _COLUMNS = (
     _events.tenant_code,
     _events.tenant_name,
     _events.event_time,
+    _events.event_type,
+    _events.run_uuid,
+    _events.job_namespace,
+    _events.job_name,
     _events.event,
     _events.fingerprint,
     _events.source_type,
@@ -46,28 +51,34 @@ def reader_within(connection: Connection) -> Reader:
 def rows_by_id(reader: Reader, ids: Sequence[int]) -> Iterator[Row[Any]]:
     """The rows in this order, without those that retention has deleted since their ids were read."""
     for some in portions_of(reader, ids):
-        by_id = {row.id: row for row in reader(SELECT_ROWS.where(_events.id.in_(some)))}
-        # what has been given away is the caller's alone
-        yield from (by_id.pop(id) for id in some if id in by_id)
+        yield from portion_by_id(reader, some)
+
+
+def portion_by_id(reader: Reader, ids: Sequence[int]) -> Iterator[Row[Any]]:
+    """The same for one portion, which is read at once."""
+    by_id = {row.id: row for row in reader(SELECT_ROWS.where(_events.id.in_(ids)))}
+    # pop, so that this generator keeps no row that it has yielded
+    yield from (by_id.pop(id) for id in ids if id in by_id)
 
 
 def portions_of(reader: Reader, ids: Sequence[int]) -> Iterator[list[int]]:
     """The ids in this order, in lists whose events may be in memory together."""
-    for page in chunks(ids, IDS_PER_STATEMENT):
-        found = {row.id: row.size for row in reader(select(_events.id, _SIZE).where(_events.id.in_(page)))}
-        sizes = [(id, found[id]) for id in page if id in found]
-        yield from portions(sizes, EVENTS_AT_ONCE, BYTES_AT_ONCE)
+    return portions(measure(reader, ids), EVENTS_AT_ONCE, BYTES_AT_ONCE)
 
 
-def portions(sizes: Iterable[tuple[int, int]], most: int, most_bytes: int) -> Iterator[list[int]]:
-    """The ids in order, in lists of at most `most` ids and `most_bytes` bytes; an event with more bytes is alone.
+def measure(reader: Reader, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The ids in this order, each with the size of its event: bytes on MySQL, characters on SQLite."""
+    for some in chunks(ids, MEASURED_AT_ONCE):
+        found = {row.id: row.size for row in reader(select(_events.id, _SIZE).where(_events.id.in_(some)))}
+        yield from ((id, found[id]) for id in some if id in found)
 
-    sizes: each id with the bytes of its event.
-    """
+
+def portions(sizes: Iterable[tuple[int, int]], most: int, most_size: int) -> Iterator[list[int]]:
+    """The ids in lists of at most `most`, whose sizes are at most `most_size` together; a larger one is alone."""
     some: list[int] = []
     total = 0
     for id, size in sizes:
-        if some and (len(some) == most or total + size > most_bytes):
+        if some and (len(some) == most or total + size > most_size):
             yield some
             some, total = [], 0
         some.append(id)
