@@ -147,9 +147,26 @@ def test_a_job_with_nothing_to_do_says_so_in_its_first_line(
     assert said[0].startswith("nothing to do: ")
 
 
+PAYLOAD = {"model_id": "M", "op_time": "20251219", "run_id": "R", "trigger": "arrival of A"}
+# whoever adds a kind of work says here who asks for it
+WHO_ASKS = {
+    "selfcheck": "operator",
+    "model_run": PAYLOAD["trigger"],
+    "arrival_report": "arrivals",
+    "chain_run": "chain",
+    "ingest_drain": "recovery",
+    "lineage_apply": "recovery",
+    "webhook_send": "recovery",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_WORK)
+def test_the_run_of_every_kind_of_work_says_who_asked_for_it(kind: str) -> None:
+    assert job_launch(kind, PAYLOAD).run_tags(1)["user"] == WHO_ASKS[kind]
+
+
 def test_every_kind_of_work_is_a_job_that_the_recovery_may_launch(defs: Definitions) -> None:
-    payload = {"model_id": "M", "op_time": "20251219", "run_id": "R"}
-    jobs = {job_launch(kind, payload).job_name for kind in KINDS_OF_WORK}
+    jobs = {job_launch(kind, PAYLOAD).job_name for kind in KINDS_OF_WORK}
     assert {job.name for job in defs.get_repository_def().get_sensor_def("work_recovery").jobs} == jobs
 
 
