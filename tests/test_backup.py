@@ -184,8 +184,8 @@ def test_servers_that_were_dumped_and_lost_are_as_before_after_the_restore(opera
 
 
 def test_a_home_that_was_backed_up_and_lost_is_as_before_after_its_restore(tmp_path: Path) -> None:
-    """By the commands of docs/operations.md."""
-    home = tmp_path / "home"
+    """By the commands of docs/operations.md, in the folder of the platform, and without PLATFORM_HOME."""
+    home = tmp_path / ".platform"
     settings, graph = Settings(home=home), ("lineage", "graph", "--tenant", "7")
     run("db", "upgrade", home=home)
     key = use_every_system(settings, tenant=7)
@@ -194,9 +194,10 @@ def test_a_home_that_was_backed_up_and_lost_is_as_before_after_its_restore(tmp_p
     before, graph_before = rows_of(databases), run(*graph, home=home).stdout
     assert filled(before) >= FILLED | {"graph_node", "graph_edge"}
     assert "mart.sales" in graph_before
-    page = (ROOT / "docs" / "operations.md").read_text()
-    backup, restore = re.findall(r"^(?:tar|mkdir).*backup\.tar\.gz.*$", page, re.MULTILINE)
-    variables = os.environ | {"PLATFORM_HOME": str(home)}
+    blocks = read_blocks(ROOT / "docs" / "operations.md", "operations.md")
+    backup, restore = (block.text for block in blocks if "backup.tar.gz" in block.text)
+    variables = {name: value for name, value in os.environ.items() if name != "PLATFORM_HOME"}
+    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     subprocess.run(["bash", "-ec", backup], cwd=tmp_path, env=variables, check=True)
     shutil.rmtree(home)
     assert "no platform in" in run("tenants", "list", home=home).stderr
