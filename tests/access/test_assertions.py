@@ -29,7 +29,7 @@ PATH = "/api/openlineage"
 
 @dataclass(frozen=True)
 class FromNow:
-    """A time in a claim, counted from the moment at which the test begins: the module may have been read long before."""
+    """A time in a claim, counted from when the test begins: its module may have been read long before."""
 
     seconds: float
 
