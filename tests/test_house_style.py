@@ -22,7 +22,9 @@ def test_the_tree_passes(command: str) -> None:
 # A clock that a test holds in its hand (`gate.clock.now()`) may be compared with anything.
 MEASURED = re.compile(
     r"perf_counter\(|(monotonic|time)\(\) - \w*(began|begin|start|before|t0)|\belapsed\b"
-    r"|assert .*\[\"(ms|seconds)\"\] <|assert .*(?<!clock\.)now\([^)]*\)[^\n]*\.total_seconds\(\) <"
+    r"|\[\"(ms|seconds)\"\] <|assert .*(?<!clock\.)now\([^)]*\)[^\n]*\.total_seconds\(\) <"
+    # what two clocks wrote down, or one clock at two moments, is no less a duration
+    r"|(not_before|_at|_time) - [^\n]*\bcreated_at\b|>=? timedelta\(seconds="
 )
 
 
@@ -39,6 +41,12 @@ def test_no_test_measures_a_duration() -> None:
         ("assert answer.elapsed < limit", True),
         ('assert part["ms"] < 100', True),
         ("assert (datetime.now(UTC) - seen).total_seconds() < 3", True),
+        ('return sum(line["ms"] < 900 * HOLD_S for line in lines)', True),
+        ("assert second - first >= timedelta(seconds=1)", True),
+        ("pauses.append(round((row.not_before - row.created_at).total_seconds()))", True),
+        ("assert (row.not_before - task.start_time).total_seconds() == 15", False),
+        ('assert line["ms"] > 0', False),
+        ("assert abs(read - exact) < timedelta(seconds=1)", False),
         ("assert (two.other.clock.now() - since).total_seconds() < 116", False),
         ("deadline = time.monotonic() + seconds", False),
     ],
