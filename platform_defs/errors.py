@@ -66,7 +66,9 @@ class StoreError(PlatformError):
 
 
 class GraphError(PlatformError):
-    """The graph store could not do what was asked."""
+    """The graph store could not do what was asked; `tenant` is the one whose graph was written, if that is known."""
+
+    tenant: int | None = None
 
 
 class HttpError(PlatformError):

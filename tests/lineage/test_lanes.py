@@ -6,13 +6,15 @@ from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.facts import weight_of
-from platform_defs.lineage.sink.answers import ACCEPTED
+from platform_defs.lineage.sink.answers import ACCEPTED, TOO_LATE
 from platform_defs.lineage.sink.fair_queue import Entry
-from platform_defs.lineage.sink.lanes import MAX_PAUSE_S, WIDE_FACTS, Lanes
+from platform_defs.lineage.sink.lanes import MAX_PAUSE_S, WIDE_FACTS, WIDE_GROUP_FACTS, Lanes
 from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.pending import PreparedEvent
 from tests.lineage.remembered_groups import LIMITS, Groups, open_sink, prepared, seen, submit
 from tests.lineage_events import run_event
+
+OTHERS = ((2, "b"), (3, "c"))
 
 
 def test_tenants_take_turns() -> None:
@@ -31,7 +33,7 @@ def test_tenants_take_turns() -> None:
 def test_a_group_is_bounded_by_what_its_events_say() -> None:
     async def main() -> list[list[str]]:
         stores = Groups()
-        sink = open_sink(stores)
+        sink = open_sink(Groups(), stores)
         most = LIMITS.group_facts
         said = {"a": most // 2, "b": most // 2, "c": 1, "d": most - 1, "e": 3 * most, "f": 1}
         await submit(sink, *(prepared(1, name, facts=facts) for name, facts in said.items()))
@@ -39,6 +41,69 @@ def test_a_group_is_bounded_by_what_its_events_say() -> None:
         return stores.groups
 
     assert asyncio.run(main()) == [["a", "b"], ["c", "d"], ["e"], ["f"]]
+
+
+def test_a_tenant_whose_event_does_not_fit_is_passed_over_and_comes_first_in_the_next_group() -> None:
+    """Until then one wide event after the other let the other tenants have one event each between them."""
+
+    async def main(**kwargs: int) -> list[list[str]]:
+        stores = Groups(held=True)
+        sink = open_sink(stores)
+        # the tenant that does not fit, and two others whose requests wait together with it
+        started = submit(sink, prepared(9, "first"))
+        await seen(stores, 1)
+        large = submit(sink, *(prepared(1, f"A{number}", **kwargs) for number in range(3)))
+        others = [
+            submit(sink, *(prepared(tenant, f"{name}{number}") for number in range(3))) for tenant, name in OTHERS
+        ]
+        await asyncio.sleep(0)  # all are in the queue before the first group ends
+        stores.free.set()
+        for answers in (started, large, *others):
+            assert set(await answers) == {ACCEPTED}
+        sink.close()
+        return stores.groups[1:]
+
+    expected = [["A0", "b0", "c0", "b1"], ["A1", "c1", "b2", "c2"], ["A2"]]
+    assert asyncio.run(main(size=LIMITS.group_bytes - 3)) == expected
+    assert asyncio.run(main(facts=WIDE_FACTS)) == [["A0", "b0", "c0", "A1"], ["b1", "c1", "A2", "b2"], ["c2"]]
+
+
+def test_an_event_whose_request_was_answered_takes_no_turn() -> None:
+    async def main() -> list[list[str]]:
+        stores = Groups(held=True)
+        sink = open_sink(stores)
+        first = submit(sink, prepared(9, "first"))
+        await seen(stores, 1)
+        late = asyncio.get_running_loop().time()
+        assert await sink.submit([prepared(1, f"late{n}", size=600) for n in range(3)], until=late) == [TOO_LATE] * 3
+        others = submit(sink, prepared(1, "a", size=600), prepared(2, "b", size=300))
+        await asyncio.sleep(0)  # both are in the queue before the first group ends
+        stores.free.set()
+        assert await others == [ACCEPTED, ACCEPTED]
+        assert await first == [ACCEPTED]
+        sink.close()
+        return stores.groups[1:]
+
+    assert asyncio.run(main()) == [["a", "b"]]
+
+
+def test_a_tenant_stays_in_the_second_lane_until_its_write_has_ended_although_its_request_is_answered() -> None:
+    async def main() -> tuple[list[list[str]], list[list[str]]]:
+        first, second = Groups(), Groups(held=True)
+        sink = open_sink(first, second)
+        while not second.groups:  # a busy machine may answer before the group is begun
+            late = asyncio.get_running_loop().time() + 0.2
+            assert await sink.submit([prepared(1, "wide", facts=WIDE_FACTS + 1)], until=late) == [TOO_LATE]
+        narrow = submit(sink, prepared(1, "narrow"))
+        assert await submit(sink, prepared(2, "b0")) == [ACCEPTED]
+        assert not narrow.done()
+        second.free.set()
+        assert await narrow == [ACCEPTED]
+        assert await submit(sink, prepared(1, "later")) == [ACCEPTED]
+        sink.close()
+        return first.groups, second.groups
+
+    assert asyncio.run(main()) == ([["b0"], ["later"]], [["wide"], ["narrow"]])
 
 
 def test_a_tenant_with_wide_events_is_written_beside_the_others_and_nobody_waits_for_it() -> None:
@@ -130,15 +195,31 @@ def test_wide_events_and_others_of_one_tenant_share_groups_and_leave_the_first_l
     assert asyncio.run(main()) == ([["b0"]], [["wide", "narrow"]])
 
 
-def test_with_one_lane_wide_events_and_others_share_groups() -> None:
+def test_with_one_lane_others_wait_for_one_wide_event_or_a_small_group_of_them() -> None:
     async def main() -> list[list[str]]:
-        stores = Groups()
+        stores = Groups(held=True)
         sink = open_sink(stores)
-        await submit(sink, prepared(1, "wide", facts=WIDE_FACTS + 1), prepared(1, "narrow"))
+        first = submit(sink, prepared(9, "first"))
+        await seen(stores, 1)
+        facts = (5 * WIDE_FACTS, WIDE_FACTS + 1, WIDE_GROUP_FACTS - WIDE_FACTS - 1, WIDE_FACTS + 1)
+        assert min(facts) > WIDE_FACTS
+        wide = submit(sink, *(prepared(1, f"wide{number}", facts=some) for number, some in enumerate(facts)))
+        others = submit(sink, prepared(1, "a0"), *(prepared(2, f"b{number}") for number in range(8)))
+        await asyncio.sleep(0)  # all are in the queue before the first group ends
+        stores.free.set()
+        for answers in (first, wide, others):
+            assert set(await answers) == {ACCEPTED}
         sink.close()
-        return stores.groups
+        return stores.groups[1:]
 
-    assert asyncio.run(main()) == [["wide", "narrow"]]
+    assert asyncio.run(main()) == [
+        ["wide0"],
+        ["a0", "b0", "b1", "b2"],
+        ["wide1", "wide2"],
+        ["b3", "b4", "b5", "b6"],
+        ["wide3"],
+        ["b7"],
+    ]
 
 
 def test_the_lane_of_wide_events_rests_while_others_wait() -> None:

@@ -30,6 +30,7 @@ from platform_defs.lineage.intake.dead_letters import Refusal
 from platform_defs.lineage.intake.intake import Intake
 from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink.commit import Committer, EmbeddedCommitter, ParallelCommitter
+from platform_defs.lineage.sink.graph_watch import GraphWatch
 from platform_defs.lineage.sink.limits import Limits, TokenBuckets
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pace import Pace
@@ -96,8 +97,10 @@ class LineageService(Service):
         # A second lane for wide events only pays where two transactions can write at once: not in a file of SQLite.
         in_file = isinstance(self._graph, EmbeddedGraph) and not is_mysql(self._engine.dialect)
         committers = [self._committer(lane_pace) for lane_pace in ([None] if in_file else [None, pace])]
+        self._graph_watch: GraphWatch | None = None
         if isinstance(self._graph, Neo4jGraph):
             self.metrics.watch_graph_pool(self._graph)
+            self._graph_watch = GraphWatch(self._graph, self._warmth.lose)
         self.buckets = TokenBuckets(settings.lineage_tenant_rate, settings.lineage_tenant_burst)
         self.health = StoreHealth(
             {DATABASE: self._ping_database, GRAPH: self._ping_graph}, deadline, lambda: not self._warmth.is_lost
@@ -151,6 +154,8 @@ class LineageService(Service):
             raise
 
     def close(self) -> None:
+        if self._graph_watch is not None:
+            self._graph_watch.close()
         self._warmth.close()
         self.sink.close()
         self._readers.close()

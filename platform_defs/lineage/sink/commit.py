@@ -20,7 +20,6 @@ from platform_defs.graph.port import Graph
 from platform_defs.lineage.merge.relinking import Relink
 from platform_defs.lineage.sink import own_writes
 from platform_defs.lineage.sink.apply import EventFacts, apply_events
-from platform_defs.lineage.sink.graph_watch import GraphWatch
 from platform_defs.lineage.sink.metrics import SinkMetrics, measure_write
 from platform_defs.lineage.sink.pace import Pace, PacedStore, Updatable
 from platform_defs.lineage.sink.pending import PendingWrites, PreparedEvent, find_pending, tables_of_names
@@ -118,7 +117,12 @@ def _apply_to_graph(graph: Graph, pending: PendingWrites, pace: Pace | None = No
     late: dict[int, frozenset[Version]] = {}
     for tenant, events in pending.by_tenant():
         counts, relink = pending.counts.get(tenant.id, {}), pending.relinks.get(tenant.id)
-        if some := _apply_all_but_late(open_store(tenant.id), tenant, events, counts, relink):
+        try:
+            some = _apply_all_but_late(open_store(tenant.id), tenant, events, counts, relink)
+        except GraphError as error:
+            error.tenant = tenant.id
+            raise
+        if some:
             late[tenant.id] = some
     return late
 
@@ -214,28 +218,22 @@ class ParallelCommitter:
     engine: Engine
     graph: Graph
     metrics: SinkMetrics
-    # called when the graph is found to be gone; without it nobody looks
-    on_lost: Callable[[], None] | None = None
-    # gives way to other committers between the steps of a write to the graph; one of these watches the graph for both
+    # called when a group finds that the graph is gone
+    on_lost: Callable[[], None] = lambda: None
+    # gives way to other committers between the steps of a write to the graph
     pace: Pace | None = None
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="lineage-graph"))
     _unmarked: list[EventKey] = field(default_factory=list)
     # what was on record of the tenants before the events in _unmarked were written to the graph
     _marks: Mapping[int, TenantMarks] = field(default_factory=dict)
     _watch: NameWatch = field(default_factory=NameWatch)
-    _graph_watch: GraphWatch | None = None
-
-    def __post_init__(self) -> None:
-        if self.on_lost is not None and self.pace is None:
-            self._graph_watch = GraphWatch(self.graph, self.on_lost)
 
     def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
         try:
             return self._commit(events)
         except GraphLost:
             # names are looked up in the graph too, before and after the events are written to it
-            if self.on_lost is not None:
-                self.on_lost()
+            self.on_lost()
             raise
 
     def _commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
@@ -274,8 +272,6 @@ class ParallelCommitter:
         _remove_row(self.engine, event)
 
     def close(self) -> None:
-        if self._graph_watch is not None:
-            self._graph_watch.close()
         self._pool.shutdown(wait=False)
 
     def _store(self, connection: Connection, events: Sequence[PreparedEvent], handover: Future[PendingWrites]) -> None:

@@ -4,12 +4,16 @@ The second lane also has the events that may hold up a group although they are s
 renames of tables, and suspects (suspects.py).
 
 All events of a tenant are in the same lane at a time: two writes to one tenant's graph would only wait for each other.
+
+Where only one transaction can write at a time, in a file of SQLite, there is one lane. Wide events then have groups of
+their own, in turns with those of the others, who wait for one wide event or for a small group of them.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from platform_defs.lineage.facts import reaches_far
 from platform_defs.lineage.sink.commit import Committer
@@ -20,24 +24,32 @@ from platform_defs.lineage.sink.suspects import says_any
 # columns has 518 and should not wait for one with 12,000. If a table of 330 columns (1,000 facts) gets one more, that
 # takes 0.2 s, as long as forty narrow events; with 2,000 facts all others would wait for half a second.
 WIDE_FACTS = 1000
+# In the only lane a group of wide events has no more facts than this, unless one event alone has.
+WIDE_GROUP_FACTS = 3 * WIDE_FACTS
 # While others wait, the lane of wide events rests as long as it has worked, but no longer than this many seconds: its
 # writes keep the processors and the stores busy, and its own requests have a deadline too.
 MAX_PAUSE_S = 0.25
 
 
 class Lane:
-    """A queue, and the committer and the thread that write its groups one after the other.
+    """Queues, and the committer and the thread that write their groups one after the other.
 
-    suspects: events that may have held up a group. They are written in groups of their own.
+    wide: wide events, and others of their tenants if the lane is theirs. suspects: events that may have held up a
+    group. No group has events of two queues.
     """
 
     def __init__(self, committer: Committer, name: str) -> None:
         self.committer = committer
         self.queue = FairQueue()
+        self.wide = FairQueue()
         self.suspects = FairQueue()
         self.queued = asyncio.Event()
         self.worker: asyncio.Task[None] | None = None
         self.thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self.queue or self.wide or self.suspects)
 
     def close(self) -> None:
         self.committer.close()
@@ -60,8 +72,8 @@ class Lanes:
         if suspect:
             return self.set_apart(self.all[0], entry)
         wide = entry.event.facts > WIDE_FACTS or says_any(entry.event, reaches_far)
-        if len(self.all) > 1 and (wide or self._in_second_lane[tenant]):
-            return self._enter_second(entry)
+        if wide or self._in_second_lane[tenant]:
+            return self._enter_wide(entry)
         self.all[0].queue.push(entry)
         return self.all[0]
 
@@ -70,14 +82,29 @@ class Lanes:
         last = self.all[-1]
         last.suspects.push(entry)
         if lane is not last:
-            self._count_second(entry)
+            self._count_until_answered(entry)
         return last
 
     def must_change(self, lane: Lane, entry: Entry) -> Lane | None:
         """The lane to which an entry that has waited must go, because its tenant has come into the other one since."""
         if lane is self.all[0] and self._in_second_lane[entry.event.tenant.id]:
-            return self._enter_second(entry)
+            return self._enter_wide(entry)
         return None
+
+    @contextmanager
+    def writing(self, lane: Lane, tenants: Sequence[int]) -> Iterator[None]:
+        """While the second lane writes for tenants they stay in it, also if all their requests have been answered."""
+        noted = () if lane is self.all[0] else tenants
+        self._in_second_lane.update(noted)
+        try:
+            yield
+        finally:
+            for tenant in noted:
+                _leave(self._in_second_lane, tenant)
+
+    def facts_of_group(self, queue: FairQueue, limit: int) -> int:
+        """How many facts a group of this queue may have, where groups usually have up to `limit`."""
+        return min(limit, WIDE_GROUP_FACTS) if queue is self.all[0].wide else limit
 
     def others_wait(self) -> bool:
         """Whether events of tenants that belong to the first lane are waiting or being written."""
@@ -91,12 +118,14 @@ class Lanes:
         for lane in self.all:
             lane.close()
 
-    def _enter_second(self, entry: Entry) -> Lane:
-        self._count_second(entry)
-        self.all[1].queue.push(entry)
-        return self.all[1]
+    def _enter_wide(self, entry: Entry) -> Lane:
+        last = self.all[-1]
+        last.wide.push(entry)
+        if last is not self.all[0]:
+            self._count_until_answered(entry)
+        return last
 
-    def _count_second(self, entry: Entry) -> None:
+    def _count_until_answered(self, entry: Entry) -> None:
         tenant = entry.event.tenant.id
         self._in_second_lane[tenant] += 1
         entry.answer.add_done_callback(lambda _: _leave(self._in_second_lane, tenant))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from platform_defs.errors import one_line
+from platform_defs.errors import GraphError, one_line
 from platform_defs.lineage.sink.answers import (
     ACCEPTED,
     QUEUE_FULL,
@@ -128,6 +128,8 @@ class Sink:
             return Answer(413, "payload_too_large", f"expected an event of at most {limits.group_bytes} bytes")
         if self._health.is_away:
             return self._health.refusal
+        if self._suspects.is_paused(event.key):
+            return TOO_SLOW
         if self._held_events >= limits.queue_events or self._held_bytes + event.size > max(
             limits.queue_bytes, event.size
         ):
@@ -157,9 +159,9 @@ class Sink:
         """Writes the groups of a lane, one after the other, until nothing has come for IDLE_S."""
         await asyncio.sleep(self._limits.linger_s)
         while True:
-            while lane.queue or lane.suspects:
-                # in turns, so that neither waits for ever: each try of suspects writes them or halves their number
-                for queue in (lane.queue, lane.suspects):
+            while lane.has_events:
+                # in turns, so that none waits for ever: each try of suspects writes them or halves their number
+                for queue in (lane.queue, lane.wide, lane.suspects):
                     if group := self._next_group(lane, queue):
                         began = time.monotonic()
                         await self._write(lane, group)
@@ -171,33 +173,37 @@ class Sink:
                     await lane.queued.wait()
             except TimeoutError:
                 await self._flush(lane)
-                if not (lane.queue or lane.suspects):
+                if not lane.has_events:
                     return
 
     def _next_group(self, lane: Lane, queue: FairQueue) -> list[Entry]:
-        """The next events of the queue, as many as fit into a group. Events whose request was answered are skipped."""
+        """The next events of the queue, as many as fit into a group. Events whose request was answered are skipped.
+
+        A tenant whose next event does not fit is passed over and is the first one to have its turn in the next group.
+        """
         group: list[Entry] = []
         size = facts = 0
-        most = self._limits.group_events
-        while queue and len(group) < most:
-            event = queue.peek().event
-            fits = size + event.size <= self._limits.group_bytes and facts + event.facts <= self._limits.group_facts
+        most_events, most_facts = self._limits.group_events, self._lanes.facts_of_group(queue, self._limits.group_facts)
+        while len(group) < most_events and (entry := queue.first()) is not None:
+            event = entry.event
             bound = self._suspects.most_together(event.key)
+            fits = size + event.size <= self._limits.group_bytes and facts + event.facts <= most_facts
             if bound is not None and queue is lane.suspects:
-                fits, most = fits and len(group) < bound, min(most, bound)
+                fits = fits and len(group) < bound
             if group and not fits:
-                break
-            entry = queue.pop()
-            if entry.answer.cancelled():
+                queue.pass_over()
                 continue
+            queue.pop()
             if self._suspects.is_paused(event.key):
                 _answer_all([entry], TOO_SLOW)
-            elif bound is not None and queue is lane.queue:
+            elif bound is not None and queue is not lane.suspects:
                 self._wake(self._lanes.set_apart(lane, entry))
             else:
                 group.append(entry)
                 size += event.size
                 facts += event.facts
+                most_events = min(most_events, bound or most_events)
+        queue.put_back()
         return [entry for entry in group if not self._changes_lane(lane, entry)]
 
     def _changes_lane(self, lane: Lane, entry: Entry) -> bool:
@@ -211,11 +217,14 @@ class Sink:
         self._metrics.group_events.observe(len(group))
         began = time.monotonic()
         try:
-            committed = await self._in_thread(lane, lambda: lane.committer.commit([entry.event for entry in group]))
+            with self._lanes.writing(lane, [entry.event.tenant.id for entry in group]):
+                committed = await self._in_thread(lane, lambda: lane.committer.commit([entry.event for entry in group]))
         except Exception as error:
             if is_store_unavailable(error) and await self._health.is_event_too_slow(began):
                 log.warning("a store takes too long for a group of %d events", len(group), exc_info=error)
-                await self._write_without_slow_events(lane, group)
+                await self._write_without_slow_events(
+                    lane, group, error.tenant if isinstance(error, GraphError) else None
+                )
             elif is_store_unavailable(error):
                 self._health.note_failure(error)
                 _answer_all(group, self._health.refusal)
@@ -236,8 +245,10 @@ class Sink:
             self._rebuilding.add(task)
             task.add_done_callback(self._rebuilding.discard)
 
-    async def _write_without_slow_events(self, lane: Lane, group: list[Entry]) -> None:
+    async def _write_without_slow_events(self, lane: Lane, group: list[Entry], tenant: int | None) -> None:
         """Splits a group that took too long. The suspects are set apart, and the others are written at once.
+
+        tenant: whose transaction took so long, if that is known.
 
         What is suspected of an event holds also for the next request with it: this one may be answered already.
         """
@@ -245,7 +256,7 @@ class Sink:
             self._suspects.pause(group[0].event.key)
             _answer_all(group, TOO_SLOW)
             return
-        split = split_slow_group(group)
+        split = split_slow_group(group, tenant)
         self._suspects.suspect([entry.event.key for entry in split.suspects], len(split.suspects))
         for entry in split.suspects:
             if not entry.answer.done():

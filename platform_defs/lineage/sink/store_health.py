@@ -220,8 +220,14 @@ class SlowEvents:
     def suspect(self, key: EventKey) -> None:
         self._remember(key, 0.0)
 
+    def __bool__(self) -> bool:
+        return bool(self._paused_until)
+
     def pause(self, key: EventKey) -> None:
         self._remember(key, self._clock() + SLOW_PAUSE_S)
+
+    def forget(self, key: EventKey) -> None:
+        self._paused_until.pop(key, None)
 
     def is_paused(self, key: EventKey) -> bool:
         return self._clock() < self._paused_until.get(key, 0.0)

@@ -27,12 +27,16 @@ def says_any(event: PreparedEvent, kind: Callable[..., bool]) -> bool:
     return any(map(kind, event.event_facts.facts))
 
 
-def split_slow_group(group: Sequence[Entry]) -> Split:
+def split_slow_group(group: Sequence[Entry], tenant: int | None = None) -> Split:
     """Splits a group of two or more events; neither part is empty.
 
-    Suspected are first drops and renames, because an event of a few bytes may drop a thousand tables. If the group has
-    none, or nothing else, those are suspected that say the most, or the largest: the few that make up half of it.
+    tenant: whose transaction took too long, if that is known. Then the events of this tenant are suspected. If the
+    group has no others, drops and renames are suspected, because an event of a few bytes may drop a thousand tables. If
+    it has none, or nothing else, those are suspected that say the most, or the largest: the few that make up half.
     """
+    suspects = [entry for entry in group if entry.event.tenant.id == tenant]
+    if 0 < len(suspects) < len(group):
+        return Split(suspects, _without(group, suspects), has_reason=True)
     for kind in (reaches_far, moves_assets):
         suspects = [entry for entry in group if says_any(entry.event, kind)]
         if 0 < len(suspects) < len(group):
@@ -67,7 +71,7 @@ class Suspects:
         self._most: dict[EventKey, int] = {}
 
     def suspect(self, keys: Iterable[EventKey], most: int) -> None:
-        """From now on these events are tried in groups of at most so many, which have no others than suspects."""
+        """From now on these events are tried in groups of at most `most` events, all of them suspects."""
         for key in keys:
             if most == 1:
                 self._slow.suspect(key)
@@ -78,9 +82,10 @@ class Suspects:
 
     def clear(self, keys: Iterable[EventKey]) -> None:
         """These events were written in time."""
-        if self._most:
+        if self._most or self._slow:
             for key in keys:
                 self._most.pop(key, None)
+                self._slow.forget(key)
 
     def pause(self, key: EventKey) -> None:
         self._slow.pause(key)
