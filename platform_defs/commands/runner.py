@@ -1,19 +1,18 @@
 """`platform runner`: the process that executes runs, and its status."""
 
-import json
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from platform_defs.arrivals.executions.recovery import settle_dead_executions
 from platform_defs.arrivals.executions.statements import end_left_statements
-from platform_defs.commands.tables import DatabaseId, print_table
+from platform_defs.commands.tables import DatabaseId, print_object, print_table
 from platform_defs.connections import open_database
 from platform_defs.errors import PlatformError
 from platform_defs.settings import Settings
@@ -44,12 +43,15 @@ def status(as_json: bool) -> None:
         # sensors of a platform that does not run have no ticks, and are not stuck
         stuck = [one for one in find_stuck(engine, Settings.load()) if alive or one.kind != "sensor"]
     if as_json:
-        runner_fields = [
-            {"name": r.name, "pid": r.process.pid, "slots": r.slots, "busy": r.busy, "loadError": r.load_error}
-            for r in alive
-        ]
-        problems = [one.problem for one in stuck]
-        click.echo(json.dumps({"runners": runner_fields, "queued": queue[rows.Status.QUEUED], "stuck": problems}))
+        print_object(
+            {
+                "runners": [_runner_fields(one) for one in alive],
+                "queued": queue[rows.Status.QUEUED],
+                "running": queue[rows.Status.RUNNING],
+                "later": None if later is None else {"queued": later[0], "until": later[1].isoformat()},
+                "stuck": [one.problem for one in stuck],
+            }
+        )
     else:
         if alive:
             lines = [(r.name, f"{r.busy} of {r.slots}", f"{r.started_at:%F %T} UTC") for r in alive]
@@ -67,6 +69,17 @@ def status(as_json: bool) -> None:
             click.echo(f"stuck since {one.since:%F %T} UTC: {one.problem}")
     if not alive:
         raise PlatformError(nobody)
+
+
+def _runner_fields(runner: runners.RunnerRecord) -> dict[str, Any]:
+    return {
+        "name": runner.name,
+        "pid": runner.process.pid,
+        "slots": runner.slots,
+        "busy": runner.busy,
+        "startedAt": runner.started_at.isoformat(),
+        "loadError": runner.load_error,
+    }
 
 
 @command.command()

@@ -4,7 +4,7 @@ import click
 
 from platform_defs.access.keys import StoredKey, issue_key, list_keys, refused_uses, revoke_key
 from platform_defs.access.principal import SCOPES, SourceType
-from platform_defs.commands.tables import DatabaseId, json_option, print_rows
+from platform_defs.commands.tables import DatabaseId, json_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 
 _SCOPES_HELP = "Comma list of: " + ", ".join(SCOPES) + "."
@@ -46,10 +46,14 @@ def list_(as_json: bool) -> None:
 
 @command.command("revoke")
 @click.argument("name_or_id", metavar="ID|NAME")
-def revoke(name_or_id: str) -> None:
+@result_option
+def revoke(name_or_id: str, as_json: bool) -> None:
     """Revoke one key by its public id, or all keys of a name. Running API processes notice within seconds."""
     with open_database() as engine:
         revoked = revoke_key(engine, name_or_id)
+    if as_json:
+        print_object({"revoked": revoked})
+        return
     click.echo(f"revoked: {', '.join(revoked)}" if revoked else "already revoked")
 
 

@@ -11,7 +11,7 @@ from platform_defs.arrivals.executions.statements import end_left_statements
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file
 from platform_defs.arrivals.models.life import disable_orphaned_subscriptions, stored_batches
-from platform_defs.arrivals.models.model import PUBLISHED, RETIRED, UNPUBLISHED, Model
+from platform_defs.arrivals.models.model import Model
 from platform_defs.commands.arrivals import model_life, model_results
 from platform_defs.commands.runner import log_to_terminal, open_instance
 from platform_defs.commands.tables import DatabaseId, json_option, print_object, print_rows, result_option
@@ -22,7 +22,6 @@ from platform_defs.store.engine import read
 from platform_defs.work.wake import wake
 from platform_defs.yaml_lines import YamlFileError
 
-_STATES = {PUBLISHED: "published", UNPUBLISHED: "not published", RETIRED: "retired"}
 _RELOADS = "the code location reloads, so that the UI shows it"
 
 
@@ -123,8 +122,6 @@ def list_(as_json: bool) -> None:
     with open_database() as engine:
         models = read(engine, catalog.load_models)
     rows = [_listed_fields(model) for model in models.values()]
-    if not as_json:
-        rows = [row | {"state": _STATES[str(row["state"])]} for row in rows]
     print_rows(rows, as_json=as_json, nothing="no models yet; `platform models load FILE` loads some")
 
 
@@ -132,7 +129,7 @@ def _listed_fields(model: Model) -> dict[str, str | list[str] | None]:
     return {
         "id": model.model_id,
         "name": model.name,
-        "state": PUBLISHED if model.published else RETIRED if model.retired else UNPUBLISHED,
+        "state": "published" if model.published else "retired" if model.retired else "unpublished",
         "source": model.source,
         "tables": list(model.depends_on),
         "kpis": [kpi.kpi_id for kpi in model.kpis],

@@ -7,7 +7,7 @@ import click
 
 from platform_defs.arrivals.notify import subscriptions
 from platform_defs.arrivals.notify.subscriptions import DEFAULT_RETRIES, MAX_RETRIES, NewSubscription, Subscription
-from platform_defs.commands.tables import DatabaseId, json_option, limit_option, print_rows
+from platform_defs.commands.tables import DatabaseId, json_option, limit_option, print_object, print_rows, result_option
 from platform_defs.connections import open_database
 from platform_defs.settings import Settings
 from platform_defs.webhooks import deliveries
@@ -107,16 +107,22 @@ def list_deliveries(status: str | None, limit: int, as_json: bool) -> None:
 @command.command("redeliver")
 @click.argument("delivery_id", metavar="[ID]", type=DatabaseId(), required=False)
 @click.option("--all-dead", is_flag=True, help="Every dead letter that somebody still subscribes to.")
-def redeliver(delivery_id: int | None, all_dead: bool) -> None:
+@result_option
+def redeliver(delivery_id: int | None, all_dead: bool, as_json: bool) -> None:
     """Send a dead letter again. It has the same id and body, and all its attempts anew."""
     if (delivery_id is None) != all_dead:
         raise click.UsageError("expected an ID or --all-dead")
     with open_database() as engine:
         if delivery_id is None:
-            click.echo(f"{deliveries.redeliver_all(engine)} dead letters will be sent again")
+            count = deliveries.redeliver_all(engine)
+            told = f"{count} dead letters will be sent again"
         else:
             deliveries.redeliver(engine, delivery_id)
-            click.echo(f"delivery {delivery_id} will be sent again")
+            count, told = 1, f"delivery {delivery_id} will be sent again"
+    if as_json:
+        print_object({"redelivered": count})
+        return
+    click.echo(told)
 
 
 def _read_secret(value: str | None) -> str | None:

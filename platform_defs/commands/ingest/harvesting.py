@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from platform_defs.commands.ingest import ledger
 from platform_defs.commands.ingest.ledger import OPERATION_HELP, OPERATIONS, refuse_options_of_others
+from platform_defs.commands.tables import print_object, result_option
 from platform_defs.connections import open_database
 from platform_defs.ingest.codes import Operation, Trigger
 from platform_defs.ingest.errors import PlanError, SpecError
@@ -115,16 +116,23 @@ def run(
 @command.command("execute")
 @click.option("--threads", type=click.IntRange(1, 32), default=4, show_default=True, help="Slices at a time.")
 @click.option("--once", is_flag=True, help="Stop when no task is due.")
-def execute(threads: int, once: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="With --once: the result as one JSON object.")
+def execute(threads: int, once: bool, as_json: bool) -> None:
     """Work on tasks that are due. One executor among others, until SIGTERM or Ctrl-C."""
+    if as_json and not once:
+        raise click.UsageError("--json needs --once: without it there is no result, because the command goes on")
     with _open_environment(threads) as environment:
         executor = environment.executor()
         executor.on_look = teller(_ON_STDERR, environment.trouble)
         _stop_on_signals(executor.cancel)
-        if once:
-            click.echo(f"{executor.drain_everything()} tasks ended")
-        else:
+        if not once:
             executor.serve()
+            return
+        ended = executor.drain_everything()
+    if as_json:
+        print_object({"ended": ended})
+        return
+    click.echo(f"{ended} tasks ended")
 
 
 @command.command("signal")
@@ -132,12 +140,16 @@ def execute(threads: int, once: bool) -> None:
 @click.argument("endpoint")
 @click.argument("ids", nargs=-1, required=True)
 @click.option("--reason", help="Why, for those who look at it later.")
-def signal(code: str, endpoint: str, ids: tuple[str, ...], reason: str | None) -> None:
+@result_option
+def signal(code: str, endpoint: str, ids: tuple[str, ...], reason: str | None, as_json: bool) -> None:
     """Ask for records to be fetched again, by their IDS."""
     if any(not 0 < len(each) <= MAX_PROVIDER_ID for each in ids):
         raise click.BadParameter(f"expected texts of 1 to {MAX_PROVIDER_ID} characters", param_hint="IDS")
     with open_database() as engine:
         count = ask_again(engine, code, endpoint, ids, reason=reason, requested_by="command", now=utc_now())
+    if as_json:
+        print_object({"accepted": count})
+        return
     click.echo(f"{count} {'record' if count == 1 else 'records'} will be fetched again by the next update")
 
 

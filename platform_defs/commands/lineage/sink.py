@@ -16,8 +16,8 @@ from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letter_retry import retry_letter
 from platform_defs.lineage.intake.dead_letters import DeadLetter, LetterStatus
 from platform_defs.lineage.sink.rows import raw_events
-from platform_defs.lineage.upkeep.recovery import rebuild_tenant
 from platform_defs.lineage.upkeep.retention import prune_tombstones
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 
 PROGRESS_EVERY = 1000
 NO_OPEN_LETTER = "no refused event is open"
@@ -64,12 +64,16 @@ def rebuild(tenant_id: int, as_json: bool) -> None:
 
 
 @command.command()
-def prune() -> None:
+@result_option
+def prune(as_json: bool) -> None:
     """Forget old tombstones and aliases of every tenant. PLATFORM_LINEAGE_TOMBSTONE_DAYS says how old."""
     with open_stores() as stores:
         removed = prune_tombstones(
             stores.engine, stores.graph, stores.settings.lineage_tombstone_days, datetime.now(UTC)
         )
+    if as_json:
+        print_object({"removed": removed})
+        return
     click.echo(f"removed {removed} tombstones and aliases")
 
 

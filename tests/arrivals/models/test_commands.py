@@ -44,8 +44,8 @@ def write(content: str, name: str = "models.yaml") -> str:
 def test_a_file_is_loaded_listed_published_and_loaded_again(engine: Engine, run: Run) -> None:
     assert run("load", write(GOOD)) == (0, "new: MODEL-01\ncomputed KPIs: KC2001\n", "")
     listed = (
-        "id        name          state          source    tables                         kpis           due\n"
-        "MODEL-01  Daily orders  not published  platform  DW_FACT_ORDER_D,DW_DIM_SHOP_D  KD1001,KD1002  08:30\n"
+        "id        name          state        source    tables                         kpis           due\n"
+        "MODEL-01  Daily orders  unpublished  platform  DW_FACT_ORDER_D,DW_DIM_SHOP_D  KD1001,KD1002  08:30\n"
     )
     assert run("list") == (0, listed, "")
     before = read_fingerprint(engine)
@@ -64,7 +64,7 @@ def test_a_file_is_loaded_listed_published_and_loaded_again(engine: Engine, run:
     assert json.loads(run("list", "--json")[1]) == {
         "id": "MODEL-01",
         "name": "Daily orders",
-        "state": "1",
+        "state": "published",
         "source": "platform",
         "tables": ["DW_FACT_ORDER_D", "NEW_D"],
         "kpis": ["KD1001", "KD1003"],
