@@ -46,6 +46,11 @@ class HeldBack(TransientError):
         self.reason = reason
         self.until = until
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether an answer to this very request asked for the pause, and not one to another request before it."""
+        return self.reason is Reason.COOLING_DOWN and self.facts.cool_until is not None
+
 
 class Refused(DoorError):
     def __init__(self, message: str, facts: Facts, *, response: httpx.Response) -> None:

@@ -86,8 +86,7 @@ class HttpSource:
         answer = error.response if isinstance(error, Exhausted | Refused) else None
         message = mask_secrets(str(error)) + reason_given(answer, rendered)
         match error:
-            case HeldBack() if error.facts.attempts:
-                # The source has answered, and asked for a pause that is too long to wait for here.
+            case HeldBack() if error.is_answer:
                 status = error.facts.attempts[-1].status
                 code = "NO_ANSWER" if status is None else f"HTTP_{status}"
                 return ResponseError(ErrorLevel.TRANSIENT, code, message, not_before=error.until)

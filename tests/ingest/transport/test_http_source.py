@@ -195,6 +195,20 @@ def test_a_long_pause_counts_as_an_answer_for_whoever_drew_it_and_holds_the_othe
     assert all(error.not_before is not None for error in errors)
 
 
+def test_a_quota_that_is_spent_between_two_requests_of_one_call_is_no_answer(engine: Engine) -> None:
+    """The source has answered with a redirect, which says nothing of its health nor of this window."""
+
+    def moved(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(302, headers={"Location": str(request.url.copy_with(path="/elsewhere"))})
+
+    spec = paged_spec()
+    search = replace(spec.search, http=replace(spec.search.http, redirects=True))
+    limited = replace(spec, search=search, rate=replace(spec.rate, quota_daily=1))
+    with opened(limited, engine, moved) as source, pytest.raises(ResponseError) as found:
+        fetch(source)
+    assert (found.value.code, found.value.is_held_back) == ("GATE_QUOTA_DAILY", True)
+
+
 def test_a_token_that_the_source_does_not_know_any_more_is_told_apart(engine: Engine) -> None:
     names = {"page": {**PAGE, "token": "abc"}}
     spec = paged_spec()
