@@ -22,7 +22,7 @@ from platform_defs.canonical import canonical_hash
 from platform_defs.sources.errors import SourceError
 from platform_defs.sources.named import Sources
 from platform_defs.sources.reach import DAGSTER_TABLES
-from platform_defs.sources.transactions import Query
+from platform_defs.sources.transactions import Deadline, Query
 from platform_defs.store.engine import open_engine, read
 from platform_defs.store.exact_numbers import decimal_text
 from platform_defs.store.tables.arrivals import metrics_kpi_value
@@ -366,7 +366,9 @@ def test_memory_does_not_grow_with_the_result(numbers: Engine) -> None:
     assert len(stored_values(numbers)) == 55**2
 
 
-def test_a_query_on_sqlite_that_a_signal_interrupts_ends_as_interrupted_and_not_as_failed(tmp_path: Path) -> None:
+def test_a_query_on_sqlite_that_a_signal_interrupts_ends_as_interrupted_and_not_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sqlite3.connect(tmp_path / "source.db").close()
     sources = Sources(open_engine(f"sqlite:///{tmp_path}/platform.db"), {"S": f"sqlite:///{tmp_path}/source.db"})
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT MAX(i) FROM n"
@@ -377,12 +379,17 @@ def test_a_query_on_sqlite_that_a_signal_interrupts_ends_as_interrupted_and_not_
     def terminate(number: int, frame: object) -> None:
         raise Terminated
 
+    def come(deadline: Deadline) -> bool:
+        """The signal comes once, while SQLite looks at the clock in the middle of the query."""
+        monkeypatch.setattr(Deadline, "passed", lambda deadline: False)
+        signal.raise_signal(signal.SIGALRM)
+        return False
+
+    monkeypatch.setattr(Deadline, "passed", come)
     before = signal.signal(signal.SIGALRM, terminate)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(KeyboardInterrupt), sources.read_transaction("S", 60) as transaction:
             list(transaction.rows(Query(endless, {}))[1])
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         sources.platform.dispose()
