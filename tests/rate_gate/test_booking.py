@@ -17,11 +17,12 @@ from sqlalchemy.engine import URL
 from platform_defs.rate_gate.decisions import Allow, WaitUntil
 from platform_defs.rate_gate.gate import RateGate
 from platform_defs.rate_gate.policy import RatePolicy
-from platform_defs.rate_gate.table import GateTable, open_gate_engine
+from platform_defs.rate_gate.table import GateTable
 from platform_defs.store import migrate
 from tests.conftest import STORES
 from tests.needs import ROOT
 from tests.rate_gate.clocks import START_US, StillClock
+from tests.rate_gate.patient import open_patient_gate_engine
 from tests.waiting import PATIENCE_S
 
 on_every_store = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -140,8 +141,9 @@ def test_threads_of_one_process_get_different_slots(engine: Engine) -> None:
 BOOKER = """
 import json, sys
 from platform_defs.rate_gate.policy import RatePolicy
-from platform_defs.rate_gate.table import GateTable, open_gate_engine
-engine = open_gate_engine(sys.argv[1])
+from platform_defs.rate_gate.table import GateTable
+from tests.rate_gate.patient import open_patient_gate_engine
+engine = open_patient_gate_engine(sys.argv[1])
 table = GateTable(engine, lambda: int(sys.argv[2]))
 policy = RatePolicy(refill_per_s=10, burst=5)
 sys.stdin.read()
@@ -153,7 +155,7 @@ print(json.dumps([round(wait * 1e6) for wait in waits]))
 
 @pytest.mark.parametrize("database_url", STORES, indirect=True)
 def test_processes_get_different_slots(database_url: URL) -> None:
-    engine = open_gate_engine(database_url)
+    engine = open_patient_gate_engine(database_url)
     migrate.upgrade(engine)
     GateTable(engine).add("k")
     engine.dispose()

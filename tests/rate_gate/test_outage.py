@@ -19,6 +19,7 @@ from platform_defs.store.engine import Patience, open_engine
 from tests.conftest import STORES
 from tests.e2e.cut import Cable, cable
 from tests.rate_gate.clocks import StillClock
+from tests.rate_gate.patient import open_patient_gate_engine
 
 FAST = RatePolicy(refill_per_s=100, burst=50, jitter=(0, 0), quota_hourly=1000)
 KEY = "k"
@@ -31,10 +32,10 @@ on_servers = pytest.mark.parametrize("database_url", STORES[1:], indirect=True)
 @pytest.fixture
 def way(database_url: URL) -> Iterator[Way]:
     """A cable to the database, an engine over it, and one that goes round it."""
-    direct = open_gate_engine(database_url)
+    direct = open_patient_gate_engine(database_url)
     migrate.upgrade(direct)
     with cable(str(database_url.host), int(database_url.port or 3306)) as running:
-        engine = open_gate_engine(database_url.set(host="127.0.0.1", port=running.port))
+        engine = open_patient_gate_engine(database_url.set(host="127.0.0.1", port=running.port))
         yield running, engine, direct
         engine.dispose()
     direct.dispose()
@@ -115,7 +116,7 @@ def test_one_request_at_a_time_is_under_way_while_nobody_can_count_them(way: Way
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_an_embedded_database_that_is_locked_is_silent_too(database_url: URL) -> None:
-    patient = open_gate_engine(database_url)
+    patient = open_patient_gate_engine(database_url)
     migrate.upgrade(patient)
     hasty = open_engine(database_url, patience=Patience(sqlite_busy=0))
     gate = RateGate(hasty, clock=StillClock())
