@@ -72,7 +72,7 @@ def close_lost(settings: Settings, engine: Engine, instance: DagsterInstance) ->
 
 @pytest.fixture
 def child() -> Iterator[ProcessId]:
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         found = ProcessId.of(process.pid)
         assert found is not None
         yield found

@@ -99,7 +99,7 @@ def test_the_process_that_listens_on_a_port_is_found_while_it_does() -> None:
 
 
 def test_what_a_killed_leader_of_a_group_left_is_ended() -> None:
-    command = "sleep 60 & echo $!; exec sleep 60"
+    command = "sleep 600 & echo $!; exec sleep 600"
     with subprocess.Popen(["sh", "-c", command], start_new_session=True, stdout=subprocess.PIPE, text=True) as leader:
         assert leader.stdout is not None
         other = ProcessId.of(int(leader.stdout.readline()))
