@@ -20,7 +20,8 @@ from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.sink.opening import open_committer
 from platform_defs.lineage.sink.pending import PreparedEvent
-from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
+from platform_defs.lineage.upkeep.recovery import recover
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from platform_defs.lineage.version import Version, is_ahead, version_at_arrival
 from platform_defs.store.tables.access import tenants
 from platform_defs.store.tables.lineage import (

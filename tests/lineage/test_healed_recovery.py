@@ -20,8 +20,9 @@ from platform_defs.lineage.intake.known_tenants import KnownTenants
 from platform_defs.lineage.sink import commit
 from platform_defs.lineage.sink.commit import ParallelCommitter
 from platform_defs.lineage.sink.metrics import SinkMetrics
-from platform_defs.lineage.upkeep import rebuild_requests, recovery
-from platform_defs.lineage.upkeep.recovery import is_recovery_needed, rebuild_tenant, recover
+from platform_defs.lineage.upkeep import rebuild_requests, recovery, tenant_rebuild
+from platform_defs.lineage.upkeep.recovery import is_recovery_needed, recover
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from platform_defs.settings import Settings
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine, transact
@@ -111,6 +112,6 @@ def test_a_graph_that_an_operator_has_rebuilt_no_longer_counts_as_wrong(
     graph = EmbeddedGraph.on(home)
     transact(home, lambda connection: rebuild_requests.request_rebuild(connection, [DEMO_TENANT.id]))
     with monkeypatch.context() as outage:
-        outage.setattr(recovery, "rebuild", away)
+        outage.setattr(tenant_rebuild, "rebuild", away)
         fail_twice(home, graph)
     check_that_it_is_shown_until_it_is_healed(home, lambda: rebuild_tenant(home, graph, DEMO_TENANT))

@@ -31,10 +31,11 @@ from platform_defs.lineage.sink.commit import EmbeddedCommitter, ParallelCommitt
 from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.sink.rows import raw_events
-from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep import rebuild_requests, tenant_rebuild
 from platform_defs.lineage.upkeep.rebuild import rebuild
-from platform_defs.lineage.upkeep.recovery import rebuild_if_small, rebuild_tenant, recover
+from platform_defs.lineage.upkeep.recovery import recover
 from platform_defs.lineage.upkeep.retention import Retention, delete_expired
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_if_small, rebuild_tenant
 from platform_defs.lineage.version import Version
 from platform_defs.store import migrate
 from platform_defs.store.engine import open_engine, transact
@@ -116,7 +117,9 @@ def new_metrics() -> SinkMetrics:
     return SinkMetrics(CollectorRegistry())
 
 
-def test_only_the_operators_rebuild_removes_what_forgotten_events_said(database: Engine) -> None:
+def test_only_the_operators_rebuild_removes_what_forgotten_events_said(
+    database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph, committer = EmbeddedGraph.on(database), EmbeddedCommitter(database, new_metrics())
     store = graph.for_tenant(DEMO_TENANT.id)
     long_ago = timedelta(days=100)
@@ -135,7 +138,12 @@ def test_only_the_operators_rebuild_removes_what_forgotten_events_said(database:
     committer.commit([item(database, created("sales.new", timedelta(minutes=5)))])
     late = committer.commit([item(database, created("sales.new", timedelta(minutes=7), rename_to="moved"))])
     assert late.rebuild == {DEMO_TENANT.id}
-    rebuild_if_small(database, graph, DEMO_TENANT.id, at_most=500)
+    for too_much in ("EVENTS_OF_SMALL", "SIZE_OF_SMALL"):
+        with monkeypatch.context() as patch:
+            patch.setattr(tenant_rebuild, too_much, 2)
+            rebuild_if_small(database, graph, DEMO_TENANT.id)
+        assert [request.tenant_id for request in rebuild_requests.list_open(database)] == [DEMO_TENANT.id]
+    rebuild_if_small(database, graph, DEMO_TENANT.id)
     assert rebuild_requests.list_open(database) == []
     assert set(before) <= set(graph_lines(store))
     assert tables(store) == {"orders", "t0", "t1", "t2", "table:stray", "new", "moved"}

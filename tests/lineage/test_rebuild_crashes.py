@@ -16,8 +16,9 @@ from platform_defs.lineage.facts import weight_of
 from platform_defs.lineage.sink.apply import ApplyResult, EventFacts, apply_events
 from platform_defs.lineage.sink.commit import ParallelCommitter
 from platform_defs.lineage.sink.rows import raw_events
-from platform_defs.lineage.upkeep import rebuild_requests, recovery, recovery_failures
-from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
+from platform_defs.lineage.upkeep import groups, rebuild_requests, recovery, recovery_failures
+from platform_defs.lineage.upkeep.recovery import recover
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
 from tests.lineage.test_rebuild import (
@@ -155,7 +156,7 @@ def test_the_recovery_writes_no_more_at_once_than_the_graph_takes_in_time(
 
     monkeypatch.setattr(recovery, "apply_events", apply)
     ((first, *_),) = raw_events.read_unapplied(database, before=now() + timedelta(minutes=1))
-    monkeypatch.setattr(recovery, "GROUP_FACTS", 2 * sum(map(weight_of, first.event_facts.facts)))
+    monkeypatch.setattr(groups, "GROUP_FACTS", 2 * sum(map(weight_of, first.event_facts.facts)))
     assert recover(database, elsewhere, patience=AT_ONCE).applied == 5
     assert sizes == [2, 2, 1]
 

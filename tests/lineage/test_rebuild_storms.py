@@ -12,7 +12,7 @@ from platform_defs.access.tenants import find_tenant
 from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.sink.rows.raw_events import StoredEvent
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
-from platform_defs.lineage.upkeep.recovery import rebuild_tenant
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from platform_defs.store.metadata import now
 from tests.lineage.deliveries import Arrival, Deliveries
 from tests.lineage.test_merge_stores import open_graphs
@@ -91,7 +91,7 @@ def test_events_out_of_order_that_keep_coming_do_not_keep_a_rebuild_from_its_end
     assert deliveries.committer.commit([deliveries.prepare(late)]).rebuild
     arrived.append(late)
     while_events_are_read.append(more())
-    with caplog.at_level(logging.INFO, "platform_defs.lineage.upkeep.recovery"):
+    with caplog.at_level(logging.INFO, "platform_defs.lineage.upkeep.tenant_rebuild"):
         rebuild(deliveries)
     assert "wait for the next rebuild" in caplog.text
     assert open_requests(deliveries), "what came meanwhile is not forgotten"

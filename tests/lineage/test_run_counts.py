@@ -13,7 +13,7 @@ from platform_defs.lineage.events import Event
 from platform_defs.lineage.new_events import WRONG_CLOCK
 from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.sink.rows.run_counts import Counts, SqlRun, count_runs, delete_older, read_counts, recount
-from platform_defs.lineage.upkeep import recovery
+from platform_defs.lineage.upkeep import tenant_rebuild
 from platform_defs.lineage.upkeep.retention import Retention, delete_expired
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
@@ -132,7 +132,7 @@ def test_an_sql_that_is_new_while_the_operators_rebuild_is_under_way_stays_count
             patch.setattr(raw_events, "parse_event", noting)
             recount(engine, tenant_id, runs, **read)
 
-    monkeypatch.setattr(recovery, "recount", recount_late)
+    monkeypatch.setattr(tenant_rebuild, "recount", recount_late)
     deliveries.rebuild()
     # it locks the counts of the whole tenant, so what the rebuild has read is not read again
     assert parsed == ["new"]

@@ -13,8 +13,12 @@ from platform_defs.graph.errors import GraphInterrupted, GraphTooSlow
 from platform_defs.graph.model import Node, UpsertNodes
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import LineageError
-from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
-from platform_defs.lineage.upkeep.recovery import MAX_ENDED, MAX_LEFT, recover
+from platform_defs.lineage.sink.pending import PreparedEvent
+from platform_defs.lineage.upkeep import groups, rebuild_requests, recovery_failures
+from platform_defs.lineage.upkeep.groups import MAX_ENDED
+from platform_defs.lineage.upkeep.rebuild import RebuildReport
+from platform_defs.lineage.upkeep.recovery import MAX_LEFT, recover
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from tests.lineage.test_rebuild import AT_ONCE, OTHER, applied, database, elsewhere, item, store_raw, tables
 from tests.lineage_events import run_event
 
@@ -125,6 +129,60 @@ def test_an_event_that_takes_too_long_although_it_says_little_is_found_too_and_h
     assert recover(database, graph, patience=AT_ONCE).rebuilt == (DEMO_TENANT.id,)
     assert len(ended) <= MAX_ENDED
     assert all(applied(database))
+
+
+def rebuild_while_they_come(
+    database: Engine, graph: EmbeddedGraph, ending: Ending, events: Sequence[PreparedEvent]
+) -> tuple[RebuildReport, list[int]]:
+    """Rebuilds the demo tenant's graph while these events are stored; returns also the transactions that were ended."""
+    store_raw(database, item(database, small_event(MANY)))
+
+    def store_once(done: int) -> None:
+        if not any(one.row["fingerprint"] in stored for one in events):
+            stored.update(one.row["fingerprint"] for one in events)
+            store_raw(database, *events)
+
+    stored: set[str] = set()
+    slow_graph, ended = slow(graph, ending)
+    return rebuild_tenant(database, slow_graph, DEMO_TENANT, keep_unexplained=True, progress=store_once), ended
+
+
+def test_an_event_that_is_too_wide_and_comes_while_the_graph_is_rebuilt_waits_alone_for_the_next_rebuild(
+    database: Engine, elsewhere: EmbeddedGraph
+) -> None:
+    """Else each rebuild of a tenant that keeps sending such events would fail after it has written all the graph."""
+    wide, many = item(database, wide_event()), [item(database, small_event(number)) for number in range(MANY)]
+    report, ended = rebuild_while_they_come(database, elsewhere, of_many_nodes, [*many, wide])
+    # all at once, and the event alone
+    assert (len(ended), report.late) == (2, {wide.event_facts.version})
+    assert applied(database) == [True] * (1 + MANY) + [False]
+    assert requested(database) == [DEMO_TENANT.id]
+    assert recover(database, slow(elsewhere, of_many_nodes)[0], patience=AT_ONCE).rebuilt == (DEMO_TENANT.id,)
+    assert all(applied(database))
+
+
+def test_events_that_come_while_the_graph_is_rebuilt_are_written_in_groups_that_it_takes_in_time(
+    database: Engine, elsewhere: EmbeddedGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [item(database, small_event(number)) for number in range(7)]
+    monkeypatch.setattr(groups, "GROUP_FACTS", 3 * groups.weight_of_all(many[0].event_facts.facts))
+    sizes: list[int] = []
+
+    def count(tenant: int, nodes: Sequence[Node]) -> None:
+        tables_of_group = {node.props["name"] for node in nodes if str(node.props.get("name", "")).startswith("t")}
+        sizes.append(len(tables_of_group))
+
+    report, _ = rebuild_while_they_come(database, elsewhere, count, many)
+    assert (sizes, report.late) == ([3, 3, 1], set())
+
+
+def test_a_graph_that_is_too_slow_for_all_that_comes_meanwhile_is_not_tried_again_and_again(
+    database: Engine, elsewhere: EmbeddedGraph
+) -> None:
+    many = [item(database, small_event(number)) for number in range(MANY)]
+    report, ended = rebuild_while_they_come(database, elsewhere, lambda tenant, nodes: TOO_SLOW, many)
+    assert len(ended) == MAX_ENDED
+    assert report.late == {one.event_facts.version for one in many}
 
 
 def test_more_such_tenants_than_one_recovery_rebuilds_wait_for_the_next_one(

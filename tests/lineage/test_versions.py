@@ -27,7 +27,8 @@ from platform_defs.lineage.sink.pending import PreparedEvent
 from platform_defs.lineage.sink.rows import raw_events, stored_rows
 from platform_defs.lineage.sink.rows.stored_rows import portions
 from platform_defs.lineage.upkeep import rebuild_requests
-from platform_defs.lineage.upkeep.recovery import rebuild_tenant, recover
+from platform_defs.lineage.upkeep.recovery import recover
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from platform_defs.lineage.version import Version, is_ahead, time_of, version_at_arrival, version_of
 from platform_defs.store.engine import has_one_writer, transact
 from platform_defs.store.tables.lineage import lineage_events

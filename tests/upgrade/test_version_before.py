@@ -18,7 +18,7 @@ from platform_defs.arrivals.notify import subscriptions
 from platform_defs.graph.embedded import EmbeddedGraph
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.observations import CURSOR
-from platform_defs.lineage.upkeep.recovery import rebuild_tenant
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from platform_defs.runner.kinds_of_work import KINDS_OF_WORK, job_launch
 from platform_defs.runner.launcher import WarmRunLauncher
 from platform_defs.settings import Settings

@@ -36,7 +36,7 @@ from platform_defs.lineage.sink.metrics import SinkMetrics
 from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.sink import Sink
 from platform_defs.lineage.sink.store_health import DATABASE, GRAPH, StoreHealth
-from platform_defs.lineage.upkeep.recovery import rebuild_if_small
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_if_small
 from platform_defs.settings import Settings
 from platform_defs.store.engine import Patience, open_engine, server_packet_limit, transact
 from platform_defs.store.types import is_mysql
@@ -52,8 +52,6 @@ READERS = 2
 LARGE_BODY = 16 * 1024
 # Dead letters of one request. A client whose events are all refused usually makes the same mistake in all of them.
 MAX_LETTERS = 100
-# A graph of at most this many events is rebuilt while the request waits; the runner rebuilds larger ones.
-REBUILD_AT_ONCE = 500
 # the default of max_allowed_packet on the oldest server that we support
 LEAST_PACKET = 4 * 1024 * 1024
 # Timeouts as shares of the request's deadline: if a store does not answer, the client gets its 503 before the deadline.
@@ -111,7 +109,7 @@ class LineageService(Service):
             self.buckets,
             self.metrics,
             health=self.health,
-            rebuild=partial(rebuild_if_small, engine, graph, at_most=REBUILD_AT_ONCE),
+            rebuild=partial(rebuild_if_small, engine, graph),
             pace=pace,
         )
 

@@ -8,7 +8,7 @@ from platform_defs.access.tenants import Tenant
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.sink.rows.raw_events import StoredEvent
-from platform_defs.lineage.upkeep.recovery import rebuild_tenant
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from platform_defs.lineage.version import Version
 from platform_defs.store.chunks import chunks
 from platform_defs.store.engine import read, transact

@@ -3,9 +3,10 @@
 The events are merged in memory in the order of their versions, an order that the merge can always decide. Then the
 differences are written to the graph in bounded transactions, so the graph is never empty in between. These writes may
 undo events that the sink has applied in the meantime. Therefore the stored events are read again, and those that were
-not seen the first time are applied. Some of them may need a rebuild themselves: they wait for the next one, so that
-events which keep coming out of order do not keep a rebuild from its end. If the row of an event is not yet visible even
-then, the event's writer leaves it to the recovery (see rebuild_requests.record_rewrite).
+not seen the first time are applied. Some of them may need a rebuild themselves, or more time than a transaction has:
+they wait for the next one, so that such events, if they keep coming, do not keep a rebuild from its end. If the row of
+an event is not yet visible even then, the event's writer leaves it to the recovery (see
+rebuild_requests.record_rewrite).
 
 With keep_unexplained the merge starts from the facts whose events retention has deleted (merge/forgotten_events.py),
 and only nodes and edges that the merge itself once wrote may be removed. Facts of `forgotten` events are not kept, as
@@ -19,6 +20,7 @@ from functools import partial
 from sqlalchemy import Engine
 
 from platform_defs.access.tenants import Tenant
+from platform_defs.graph.errors import GraphTooSlow
 from platform_defs.graph.model import DeleteEdges, DeleteNodes, Edge, EdgeKey, Node, Operation, UpsertEdges, UpsertNodes
 from platform_defs.graph.port import Graph, GraphStore
 from platform_defs.lineage.errors import LineageError
@@ -46,12 +48,12 @@ from platform_defs.lineage.sink.apply import (
     tenant_props,
 )
 from platform_defs.lineage.upkeep import rebuild_requests
+from platform_defs.lineage.upkeep.groups import MAX_ENDED, groups_in_time, halves, weight_of_all, widest_apart
 from platform_defs.lineage.upkeep.rebuilt_names import NamesChanged
 from platform_defs.lineage.version import Version
 from platform_defs.store.chunks import chunks
 
 ROWS_PER_TRANSACTION = 2000
-EVENTS_PER_GROUP = 200
 ROUNDS = 5
 
 
@@ -171,19 +173,40 @@ def _apply_unseen(
     store: GraphStore, tenant: Tenant, events: Iterable[EventFacts], seen: set[Version]
 ) -> frozenset[Version]:
     """Applies the events that the rebuild has not seen, except those that need another rebuild, which it returns."""
+    tail = _Tail(store, tenant)
     unseen = [event for event in events if event.version not in seen]
-    return frozenset[Version]().union(
-        *(_apply_all_but_late(store, tenant, some) for some in chunks(unseen, EVENTS_PER_GROUP))
-    )
+    return frozenset[Version]().union(*map(tail.apply, groups_in_time(unseen, _weight)))
 
 
-def _apply_all_but_late(store: GraphStore, tenant: Tenant, events: Sequence[EventFacts]) -> frozenset[Version]:
-    if not apply_events(store, tenant, events).needs_rebuild:
-        return frozenset()
-    if len(events) == 1:
-        return frozenset({events[0].version})
-    middle = len(events) // 2
-    return frozenset().union(*(_apply_all_but_late(store, tenant, some) for some in (events[:middle], events[middle:])))
+class _Tail:
+    """Writes the events that came while the graph was rebuilt. What takes too long is left to the next rebuild.
+
+    It would not help to fail instead: all the graph would be rebuilt again, and more events would have come by then.
+    """
+
+    def __init__(self, store: GraphStore, tenant: Tenant) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._ended = 0
+
+    def apply(self, events: Sequence[EventFacts]) -> frozenset[Version]:
+        """Returns the versions of those that it could not apply."""
+        if self._ended >= MAX_ENDED:
+            return frozenset(event.version for event in events)
+        try:
+            if not apply_events(self._store, self._tenant, events).needs_rebuild:
+                return frozenset()
+            parts = halves(events)
+        except GraphTooSlow:
+            self._ended += 1
+            parts = widest_apart(events, _weight)
+        if len(events) == 1:
+            return frozenset({events[0].version})
+        return frozenset[Version]().union(*map(self.apply, parts))
+
+
+def _weight(event: EventFacts) -> int:
+    return weight_of_all(event.facts)
 
 
 def _find_differences(

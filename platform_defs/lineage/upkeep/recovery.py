@@ -1,9 +1,7 @@
 """Recovery after a crash or an outage: applies raw events that the graph lacks and rebuilds graphs that need it."""
 
 import logging
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,21 +15,19 @@ from platform_defs.errors import one_line
 from platform_defs.graph.errors import GraphInterrupted, GraphTooSlow, GraphUnavailable
 from platform_defs.graph.port import Graph
 from platform_defs.lineage.errors import LineageError
-from platform_defs.lineage.facts import Ref, weight_of
+from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.intake import dead_letters
 from platform_defs.lineage.intake.dead_letters import Refusal
-from platform_defs.lineage.sink.apply import EventFacts, apply_events
+from platform_defs.lineage.sink.apply import apply_events
 from platform_defs.lineage.sink.commit import is_caused_by_event, is_store_unavailable
 from platform_defs.lineage.sink.pending import names_to_look_for, tables_of_names
 from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.sink.rows.raw_events import EventKey, StoredEvent
-from platform_defs.lineage.sink.rows.run_counts import Counts, SqlRun, count_runs, read_counts, recount
+from platform_defs.lineage.sink.rows.run_counts import Counts, SqlRun, count_runs
 from platform_defs.lineage.sink.rows.symlinks import resolve_names
 from platform_defs.lineage.upkeep import rebuild_requests, recovery_failures
-from platform_defs.lineage.upkeep.rebuild import ROUNDS, RebuildReport, rebuild
-from platform_defs.lineage.upkeep.rebuild_requests import Overtaken, RebuildUnderWay
-from platform_defs.lineage.upkeep.rebuilt_names import RebuiltNames
-from platform_defs.lineage.version import Version, time_of
+from platform_defs.lineage.upkeep.groups import MAX_ENDED, groups_in_time, halves, weight_of_all, widest_apart
+from platform_defs.lineage.upkeep.tenant_rebuild import rebuild_tenant
 from platform_defs.store.engine import transact
 from platform_defs.store.metadata import now
 
@@ -40,14 +36,9 @@ log = logging.getLogger(__name__)
 # No request works on its rows for as long as this, so an unapplied row that is older belongs to no request any more.
 ABANDONED_AFTER = timedelta(seconds=15)
 
-# A group of the recovery has at most so many facts, unless one event alone has more.
-GROUP_FACTS = 10_000
 # Of so many tenants one recovery leaves the events to a rebuild or to the next recovery, because the graph has ended
 # their transactions. If there are more, it is not the events or a lock but a store that is too slow.
 MAX_LEFT = 2
-# So many transactions of one recovery may end like that, which takes ten seconds each. Finding the one event that is
-# too wide among the 500 that are read at once takes two or three of them, or ten if others have more facts.
-MAX_ENDED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +62,7 @@ class RecoveryReport:
     ended: int = 0
 
     @property
-    def left(self) -> frozenset[int]:
+    def passed_over(self) -> frozenset[int]:
         """Ids of tenants of which this recovery applies no more events."""
         return self.too_wide | self.held
 
@@ -116,7 +107,7 @@ def _apply_waiting(engine: Engine, graph: Graph, before: datetime) -> tuple[Reco
     """Applies what was stored before that time, until a graph proves to be too slow for anything."""
     report = RecoveryReport()
     for rows in raw_events.read_unapplied(engine, before=before):
-        for group in _groups(rows):
+        for group in groups_in_time(rows, _weight):
             try:
                 report = _apply(engine, graph, group, report)
             except (GraphTooSlow, GraphInterrupted) as error:
@@ -143,131 +134,20 @@ def _rebuild_requested(engine: Engine, graph: Graph) -> tuple[int, ...]:
     return tuple(rebuilt)
 
 
-def rebuild_tenant(
-    engine: Engine,
-    graph: Graph,
-    tenant: Tenant,
-    *,
-    keep_unexplained: bool = False,
-    progress: Callable[[int], None] = lambda done: None,
-    forgotten: Set[Version] = frozenset(),
-) -> RebuildReport:
-    """Rebuilds the tenant's graph from its raw events and marks them as applied.
-
-    keep_unexplained: facts whose events retention has deleted stay in the graph. Only an operator, who is told how far
-    back the stored events reach, may have such facts removed. The graph becomes as if the `forgotten` events had never
-    been sent.
-    """
-    if not keep_unexplained:
-        raw_events.renew_versions(engine, tenant.id)
-    for _ in range(ROUNDS):
-        try:
-            return _rebuild_once(engine, graph, tenant, keep_unexplained, progress, forgotten)
-        except Overtaken:
-            log.info("the graph of tenant %d was rebuilt by another process meanwhile; begins again", tenant.id)
-    raise LineageError(f"the graph of tenant {tenant.id} is rebuilt by other processes again and again")
-
-
-def _rebuild_once(
-    engine: Engine,
-    graph: Graph,
-    tenant: Tenant,
-    keep_unexplained: bool,
-    progress: Callable[[int], None],
-    forgotten: Set[Version],
-) -> RebuildReport:
-    began, began_at = time.monotonic(), now()
-    under_way = RebuildUnderWay(engine, tenant.id)
-    unapplied: dict[Version, EventKey] = {}
-    read: set[int] = set()
-    runs: set[SqlRun] = set()
-    names = RebuiltNames(engine, tenant.id)
-
-    def read_events() -> Iterator[EventFacts]:
-        names.begin()
-        for stored in raw_events.read_in_version_order(engine, tenant.id):
-            if stored.event_facts.version in forgotten:
-                continue
-            read.add(stored.id)
-            if not stored.applied:
-                unapplied[stored.event_facts.version] = EventKey(tenant.id, stored.fingerprint)
-            if stored.sql_id and stored.event.run_id:
-                runs.add(SqlRun(tenant.id, stored.sql_id, stored.event.run_id))
-            yield stored.facts_with(names.linked(stored.name_use))
-        names.end()
-
-    report = rebuild(
-        engine,
-        graph,
-        tenant,
-        read_events=read_events,
-        keep_unexplained=keep_unexplained,
-        progress=progress,
-        forgotten=forgotten,
-        counts=None if keep_unexplained else lambda: Counter(run.sql_id for run in runs),
-        # whoever forgets events repeats that after a crash, and the recovery would bring them back
-        before_write=(lambda: None) if forgotten else under_way.before_write,
-    )
-    names.finish()
-    store = graph.for_tenant(tenant.id)
-    if not keep_unexplained:
-        recount(engine, tenant.id, runs, read_events=read, since=began_at)
-    for some in read_counts(engine, tenant.id):
-        apply_events(store, tenant, [], some)
-    done = [key for version, key in unapplied.items() if version not in report.late]
-    transact(engine, lambda connection: raw_events.mark_applied(connection, done))
-    if report.late:
-        transact(engine, partial(rebuild_requests.request_rebuild, tenant_ids=[tenant.id]))
-    took = time.monotonic() - began
-    message = (
-        "rebuilt the graph of tenant %d from %d events in %.1f s; %d that came meanwhile wait for the next rebuild"
-    )
-    log.info(message, tenant.id, report.events, took, len(report.late))
-    under_way.answer(None if report.first is None else time_of(report.first))
-    return report
-
-
-def rebuild_if_small(engine: Engine, graph: Graph, tenant_id: int, *, at_most: int) -> None:
-    """Rebuilds the graph while an HTTP request waits; if the tenant has more events, the runner does it later."""
-    if raw_events.count_events(engine, tenant_id, at_most=at_most + 1) > at_most:
-        return
-    tenant = find_tenant(engine, tenant_id)
-    if tenant is None:
-        raise LineageError(f"tenant {tenant_id} is not on record")
-    # a rebuild for an earlier HTTP request may have answered this one's request for a rebuild as well
-    if any(request.tenant_id == tenant_id for request in rebuild_requests.list_open(engine)):
-        rebuild_tenant(engine, graph, tenant, keep_unexplained=True)
-
-
-def _groups(rows: Sequence[StoredEvent]) -> Iterator[list[StoredEvent]]:
-    """The rows in groups that one transaction of the graph can write in time, as the sink forms them."""
-    group: list[StoredEvent] = []
-    facts = 0
-    for row in rows:
-        weight = _weight(row)
-        if group and facts + weight > GROUP_FACTS:
-            yield group
-            group, facts = [], 0
-        group.append(row)
-        facts += weight
-    if group:
-        yield group
-
-
 def _weight(row: StoredEvent) -> int:
-    return sum(map(weight_of, row.event_facts.facts))
+    return weight_of_all(row.event_facts.facts)
 
 
 def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent], before: RecoveryReport) -> RecoveryReport:
     """Adds these events to the report. A group that fails is split until the bad event is alone."""
     # what a rebuild or the next recovery will apply needs no try of its own
-    rows = [row for row in rows if row.tenant.id not in before.left]
+    rows = [row for row in rows if row.tenant.id not in before.passed_over]
     if not rows:
         return before
     try:
         return replace(before, applied=before.applied + _apply_group(engine, graph, rows))
     except (GraphTooSlow, GraphInterrupted) as error:
-        if len(before.left) >= MAX_LEFT or before.ended >= MAX_ENDED:
+        if len(before.passed_over) >= MAX_LEFT or before.ended >= MAX_ENDED:
             raise
         report = replace(before, ended=before.ended + 1)
         if isinstance(error, GraphInterrupted) and len({row.tenant.id for row in rows}) == 1:
@@ -286,7 +166,7 @@ def _apply(engine: Engine, graph: Graph, rows: Sequence[StoredEvent], before: Re
             # the row stays and is tried again.
             log.error("raw event %d cannot be applied and waits", rows[0].id, exc_info=error)
             return replace(before, waiting=before.waiting + 1, why=f"{type(error).__name__}: {one_line(error)}")
-        report, parts = before, [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+        report, parts = before, halves(rows)
     for part in parts:
         report = _apply(engine, graph, part, report)
     return report
@@ -297,10 +177,7 @@ def _suspects_apart(rows: Sequence[StoredEvent]) -> list[Sequence[StoredEvent]]:
     tenants: list[Sequence[StoredEvent]] = [mine for _, mine in _by_tenant(rows)]
     if len(tenants) > 1:
         return tenants
-    widest = max(range(len(rows)), key=lambda index: _weight(rows[index]))
-    others = [*rows[:widest], *rows[widest + 1 :]]
-    parts = [rows[widest : widest + 1], others[: len(others) // 2], others[len(others) // 2 :]]
-    return [part for part in parts if part]
+    return widest_apart(rows, _weight)
 
 
 def _leave_to_rebuild(engine: Engine, row: StoredEvent, before: RecoveryReport) -> RecoveryReport:

@@ -20,6 +20,7 @@ from platform_defs.lineage.new_events import WRONG_CLOCK
 from platform_defs.lineage.sink.apply import EventFacts
 from platform_defs.lineage.sink.rows.stored_rows import (
     SELECT_ROWS,
+    measure,
     portion_by_id,
     portions_of,
     reader_of,
@@ -185,11 +186,11 @@ def _waits_since(before: datetime) -> tuple[ColumnElement[bool], ...]:
     return _events.graph_applied_at.is_(None), old
 
 
-def count_events(engine: Engine, tenant_id: int, *, at_most: int) -> int:
-    """How many events the tenant has; counting stops at `at_most`, so that a large tenant costs no more."""
-    some = select(_events.id).where(_events.tenant_id == tenant_id).limit(at_most).subquery()
-    query = select(func.count()).select_from(some)
-    return int(read(engine, lambda connection: connection.execute(query).scalar_one()))
+def are_few(engine: Engine, tenant_id: int, *, most: int, most_size: int) -> bool:
+    """Whether the tenant has at most so many events, of at most this size together; a large tenant costs no more."""
+    reader, size = reader_of(engine), 0
+    ids = [row.id for row in reader(select(_events.id).where(_events.tenant_id == tenant_id).limit(most + 1))]
+    return len(ids) <= most and all((size := size + one) <= most_size for _, one in measure(reader, ids))
 
 
 def oldest_time(engine: Engine, tenant_id: int) -> datetime | None:
