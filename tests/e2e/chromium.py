@@ -44,12 +44,15 @@ LOOK_MS = 10_000
 @contextmanager
 def opened_page() -> Iterator[Page]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=require("chromium"), args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        yield page
-        browser.close()
+        chromium = playwright.chromium
+        browser = chromium.launch(executable_path=require("chromium"), args=ARGUMENTS, timeout=PATIENCE_MS)
+        try:
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page.set_default_timeout(PATIENCE_MS)
+            expect.set_options(timeout=PATIENCE_MS)
+            yield page
+        finally:
+            browser.close()
 
 
 def shows(page: Page, address: str, text: str) -> bool:

@@ -97,6 +97,8 @@ def serving(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[Sour
         source = Source(list(replies), listener, tls)
         thread = threading.Thread(target=source.serve, daemon=True)
         thread.start()
-        yield source
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        try:
+            yield source
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
