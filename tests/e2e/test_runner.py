@@ -132,10 +132,11 @@ def test_a_runner_that_is_killed_comes_back_and_closes_or_keeps_what_it_had(warm
     for run_id in (short, long, victim):
         # a busy machine may need longer for the launches than the short one takes
         warm.until_status(run_id, "STARTED", "SUCCESS")
-    processes = {run_id: ProcessId.of(warm.pid_of(run_id)) for run_id in (short, long, victim)}
+    pids = {run_id: warm.pid_of(run_id) for run_id in (short, long, victim)}
+    processes = {run_id: ProcessId.of(pid) for run_id, pid in pids.items()}
     old = warm.up["pids"]["runner"]
     os.kill(old, signal.SIGKILL)
-    os.kill(warm.pid_of(victim), signal.SIGKILL)
+    os.kill(pids[victim], signal.SIGKILL)
     until("the supervisor to bring the runner back", lambda: warm.up["pids"]["runner"] not in (old, 0))
 
     def told_the_truth() -> bool:
