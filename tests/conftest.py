@@ -285,6 +285,10 @@ def _environment_is_left_as_it_was() -> Iterator[None]:
     assert _environment() == before
 
 
+# Where pytest says which test is executed, and in which of its steps; and where Dagster names itself to Snowflake, from
+# the first run on that a process executes.
+SET_BY_OTHERS = ("PYTEST_CURRENT_TEST", "SF_PARTNER")
+
+
 def _environment() -> dict[str, str]:
-    # pytest says there which test is executed, and in which of its steps
-    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return {name: value for name, value in os.environ.items() if name not in SET_BY_OTHERS}
