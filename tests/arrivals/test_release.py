@@ -26,7 +26,7 @@ OP = "20251219"
 @pytest.fixture
 def process() -> Iterator[ProcessId]:
     """Stands for the process of a run that hangs."""
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as child:
         found = ProcessId.of(child.pid)
         assert found is not None
         yield found

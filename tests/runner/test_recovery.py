@@ -31,6 +31,7 @@ from platform_defs.work.processes import ProcessId
 from platform_defs.work.rows import EndedBy, Status
 from sensors.work import work_recovery
 from tests.waiting import PATIENCE_S
+from tests.work.living import living_runner
 
 
 @pytest.fixture
@@ -68,19 +69,6 @@ def waiting_row(engine: Engine) -> rows.Work:
     return row
 
 
-def live_runner(engine: Engine) -> None:
-    runners.record_heartbeat(
-        engine,
-        ProcessId.current(),
-        slots=8,
-        busy=0,
-        definitions=None,
-        load_error=None,
-        metrics="",
-        started_at=datetime.now(UTC),
-    )
-
-
 def test_a_row_that_nobody_takes_becomes_one_run_request(engine: Engine, instance: DagsterInstance) -> None:
     row = waiting_row(engine)
     [request] = tick(instance)
@@ -92,13 +80,17 @@ def test_a_row_that_nobody_takes_becomes_one_run_request(engine: Engine, instanc
 def test_a_fresh_row_is_left_to_a_runner_that_may_be_about_to_take_it(
     engine: Engine, instance: DagsterInstance
 ) -> None:
-    rows.enqueue(engine, "selfcheck", {})
+    row = rows.enqueue(engine, "selfcheck", {})
+    # still fresh when the sensor looks, however long it takes to look
+    with engine.begin() as connection:
+        later = datetime.now(UTC) + timedelta(seconds=PATIENCE_S)
+        connection.execute(update(table).where(table.c.id == row.id).values(created_at=later))
     assert tick(instance) == []
 
 
 def test_while_a_runner_is_alive_nothing_is_handed_over(engine: Engine, instance: DagsterInstance) -> None:
     waiting_row(engine)
-    live_runner(engine)
+    living_runner(engine)
     assert [type(answer) for answer in tick(instance)] == [SkipReason]
 
 
@@ -194,7 +186,7 @@ def test_a_run_that_waits_for_a_runner_that_does_not_come_back_ends_and_says_why
 def test_a_runner_that_is_alive_again_makes_the_sensor_forget_that_none_was(
     engine: Engine, instance: DagsterInstance
 ) -> None:
-    live_runner(engine)
+    living_runner(engine)
     assert ticked(instance, "2026-01-01T00:00:00+00:00 2026-01-01T00:00:00+00:00")[1] == ""
 
 

@@ -26,7 +26,7 @@ from platform_defs.sources.named import Sources
 from platform_defs.sources.transactions import Query
 from tests.arrivals.models.making import ORDERS, compute_model, model, stored_values
 from tests.conftest import needs, require
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = needs("postgres")
 ROOT = Path(__file__).resolve().parents[3]
@@ -288,7 +288,7 @@ def test_only_outages_are_tried_again(warehouse: URL, store: Engine) -> None:
 
         def query(sql: str, url: URL = warehouse) -> None:
             sources = Sources(store, {"DW": url.render_as_string(hide_password=False)})
-            with sources.read_transaction("dw", 30, MARK) as transaction:
+            with sources.read_transaction("dw", PATIENCE_S, MARK) as transaction:
                 list(transaction.rows(Query(sql, {}))[1])
 
         assert not transient(lambda: query("SELECT * FROM nowhere"))
@@ -301,7 +301,7 @@ def test_only_outages_are_tried_again(warehouse: URL, store: Engine) -> None:
             for function in ("pg_terminate_backend", "pg_cancel_backend"):
 
                 def look(name: str = function) -> None:
-                    found[name] = transient(lambda: query("SELECT pg_sleep(60)"))
+                    found[name] = transient(lambda: query("SELECT pg_sleep(600)"))
 
                 thread = threading.Thread(target=look)
                 thread.start()

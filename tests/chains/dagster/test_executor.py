@@ -149,7 +149,7 @@ def test_a_step_that_is_retried_while_its_run_goes_on_turns_green_and_so_does_th
 
 def test_a_stopped_run_is_canceled_in_dagster(platform: Shown, tmp_path: Path) -> None:
     run_id = platform.start(
-        platform.chain("long", [shell("a", f"touch {tmp_path}/begun; sleep 60"), print_node("b", "a")])
+        platform.chain("long", [shell("a", f"touch {tmp_path}/begun; sleep 1000"), print_node("b", "a")])
     )
 
     def stop() -> None:
