@@ -1,4 +1,4 @@
-"""How long a process takes to stop after it was told to, whatever hangs in it: who stops it waits for longer."""
+"""Time limits of a stop. Who stops a process waits for longer than the process itself ever takes."""
 
 # A stop of the whole platform takes at most so long.
 STOP_S = 10.0

@@ -49,8 +49,8 @@ class DemoOfStart:
 def demo_of_start(settings: Settings, *, asked: bool | None, is_new: bool, taken: str | None) -> DemoOfStart:
     """`asked` is what the operator said, if anything; `is_new` says that this start has created the database.
 
-    `taken` names the user's tenant that has the id or the code of the demo's. The start has no demo then, and asking for
-    one is an error.
+    `taken` names the user's tenant that has the id or the code of the demo's. The start has no demo then, and asking
+    for one is an error.
     """
     embedded = not settings.db_url
     if taken is not None:

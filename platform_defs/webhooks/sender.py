@@ -153,8 +153,6 @@ class Sender:
             self._engine,
             lambda connection: attempts.claim_attempts(connection, ids, moment=moment, lease=lease, seconds=LEASE_S),
         )
-        with self._lock:
-            self._busy.update(one.content.callback_url for one in claimed)
         if not claimed:
             return _Begun([], BUSY_S, is_beaten=True)
         return _Begun([self._begin(one) for one in claimed], 0.0)
@@ -167,13 +165,24 @@ class Sender:
             try:
                 self._carry_out(claimed)
             finally:
-                with self._lock:
-                    self._under_way.discard(attempt)
-                attempt.set_result(None)
+                end()
+
+        def end() -> None:
+            with self._lock:
+                self._under_way.discard(attempt)
+                self._busy[claimed.content.callback_url] -= 1
+                self._busy += Counter()
+            attempt.set_result(None)
 
         with self._lock:
             self._under_way.add(attempt)
-        threading.Thread(target=work, name="webhook", daemon=True).start()
+            self._busy[claimed.content.callback_url] += 1
+        try:
+            threading.Thread(target=work, name="webhook", daemon=True).start()
+        except RuntimeError as error:
+            # no more threads can be started; when the lease has run out, the attempt is made again
+            log.error("a webhook attempt was not begun: %s", error, extra=_log_fields(claimed))
+            end()
         return attempt
 
     def _choose(self, moment: datetime, under_way: Mapping[str, int], limit: int) -> list[int]:
@@ -207,10 +216,6 @@ class Sender:
                 "a webhook attempt was not recorded", extra=_log_fields(claimed) | {"problem": type(error).__name__}
             )
             return
-        finally:
-            with self._lock:
-                self._busy[claimed.content.callback_url] -= 1
-                self._busy += Counter()
         self._report(claimed, result, decision)
 
     def _attempt(self, claimed: ClaimedAttempt) -> AttemptResult:

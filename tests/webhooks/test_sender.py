@@ -27,7 +27,7 @@ from platform_defs.webhooks.deliveries import Message
 from platform_defs.webhooks.errors import NotRedeliverable
 from platform_defs.webhooks.per_host import Host, choose_deliveries, host_of
 from platform_defs.webhooks.recipients import Recipient
-from platform_defs.webhooks.sender import open_sender
+from platform_defs.webhooks.sender import THREADS, open_sender
 from tests.needs import ROOT
 from tests.waiting import PATIENCE_S, until
 from tests.webhooks.receiver import (
@@ -236,6 +236,27 @@ def test_a_sender_ends_while_a_receiver_hangs_and_the_next_one_makes_the_attempt
     delivery = only(engine)
     outcomes = [(attempt.attempt_no, attempt.outcome) for attempt in delivery.attempts]
     assert (delivery.status, outcomes) == ("DELIVERED", [(1, "LOST"), (2, "SUCCEEDED")])
+
+
+def test_attempts_that_cannot_be_begun_take_nobodys_place_and_are_made_when_their_leases_have_run_out(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with_kpis(engine)
+    clock = Clock()
+    with receiving(answers(200)) as receiver, sending(engine, tmp_path, clock=clock) as sender:
+        subscribe(engine, tmp_path, receiver.url())
+        notify(engine)
+        with monkeypatch.context() as exhausted:
+            exhausted.setattr(threading.Thread, "start", no_thread_left)
+            for _ in range(THREADS + 1):
+                assert sender.send_due() == 1
+                assert not receiver.received
+                clock.advance(LEASE_S + 3600)
+        assert sender.send_due() == 1
+    assert only(engine).status == "DELIVERED"
 
 
 def test_two_senders_never_make_the_same_attempt(engine: Engine, tmp_path: Path) -> None:

@@ -109,5 +109,5 @@ def listener_url(listener: socket.socket) -> str:
 
 
 def _exit_now() -> None:
-    log.error("a query or call that hangs could not be interrupted; leaving without it")
+    log.error("leaving after %g s although threads still work: a query or call may hang", LAST_RESORT_S)
     os._exit(0)
