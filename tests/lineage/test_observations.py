@@ -180,11 +180,6 @@ def test_a_tenant_that_is_switched_off_is_passed_over(engine: Engine) -> None:
     assert observe(engine, tick.position, without=set()).observations == []
 
 
-def test_what_was_stored_a_moment_ago_waits_for_neighbours_that_commit_later(engine: Engine) -> None:
-    store(engine, [run_event()])
-    assert observe(engine, START, without=set(), at=TIME + timedelta(seconds=1)).observations == []
-
-
 def test_the_lag_is_the_age_of_the_oldest_event_not_observed(engine: Engine) -> None:
     assert observation_lag_s(engine) == 0
     store(engine, [run_event()])

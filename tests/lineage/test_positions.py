@@ -4,11 +4,11 @@ from datetime import timedelta
 
 from sqlalchemy import Engine, delete, update
 
-from platform_defs.lineage.new_events import newest_id
+from platform_defs.lineage.new_events import SETTLED, newest_id
 from platform_defs.lineage.observations import Position, observe
 from platform_defs.lineage.sink.rows import raw_events
 from platform_defs.lineage.tables.seen import newest_event, newest_tables, note_new_tables
-from platform_defs.store.engine import read, transact
+from platform_defs.store.engine import has_one_writer, read, transact
 from platform_defs.store.metadata import now
 from platform_defs.store.tables.lineage import lineage_events
 from tests.lineage.test_observations import TIME, store
@@ -21,6 +21,16 @@ def test_events_that_were_stored_before_a_wrong_clock_was_set_back_are_read_at_o
     store(engine, [run_event()])
     assert observe(engine, Position(), without=set(), at=BEFORE).position == Position(newest_id(engine))
     assert note_new_tables(engine, at=BEFORE) == 1
+
+
+def test_what_was_stored_a_moment_ago_waits_for_neighbours_that_commit_later_unless_there_can_be_none(
+    engine: Engine,
+) -> None:
+    store(engine, [run_event()])
+    soon, at_once = TIME + timedelta(seconds=1), has_one_writer(engine)
+    assert bool(observe(engine, Position(), without=set(), at=soon).observations) is at_once
+    assert note_new_tables(engine, at=soon) == (1 if at_once else 0)
+    assert note_new_tables(engine, at=TIME + 2 * SETTLED) == (0 if at_once else 1)
 
 
 def test_an_event_that_the_graph_lacks_since_before_a_clock_was_set_back_is_recovered(engine: Engine) -> None:
