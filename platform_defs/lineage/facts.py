@@ -57,8 +57,8 @@ def _parent(kind: str, name: tuple[str, ...]) -> Ref | None:
     return None if above is None else Ref(above, name[:-1])
 
 
-# Neo4j refuses to index longer texts.
-MAX_QUALIFIED_NAME = 4000
+# Neo4j refuses to index more than 8,167 bytes, with the tenant's id and a few of its own among them.
+MAX_NAME_BYTES = 8000
 
 
 def name_props(ref: Ref) -> dict[str, str]:
@@ -76,7 +76,7 @@ def name_props(ref: Ref) -> dict[str, str]:
         parts.append(schema)
     qualified = ".".join([*parts, *rest])
     props = {"namespace": namespace, "qualifiedName": qualified}
-    return {name: text for name, text in props.items() if len(text) <= MAX_QUALIFIED_NAME}
+    return {name: text for name, text in props.items() if len(text.encode()) <= MAX_NAME_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
