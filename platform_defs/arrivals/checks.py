@@ -25,7 +25,7 @@ class ShownCheck:
 
     passed: bool
     description: str | None
-    # False if the model was materialised since: the UI then no longer shows the evaluation
+    # whether the UI still shows it; Dagster decides that (assets/shown_checks.py)
     is_current: bool
 
 

@@ -34,7 +34,10 @@ class LineageSettings(Topic):
         7,
         ge=0,
         le=MAX_DAYS,
-        description="Days that the graph remembers dropped and renamed assets, for events that come late",
+        description=(
+            "Days that the graph remembers dropped and renamed assets, for events that come late, and the last types of"
+            " columns that are gone"
+        ),
     )
     lineage_dead_letter_days: int = Field(
         30, ge=0, le=MAX_DAYS, description="Days that refused events are kept; 0 means for ever"
