@@ -5,12 +5,14 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy.engine import URL
 
+from platform_defs.graph.neo4j import Neo4jGraph
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.arrivals_site import Site, opened_site
 from tests.e2e.flaky_source import VARIABLE, flaky_source
 from tests.e2e.lives import Lives, live
-from tests.e2e.tree import copy_with_probes
+from tests.e2e.tree import copy_with_probes, give_time_to_stop
 from tests.e2e.warm import Warm
+from tests.graph.conftest import UNHURRIED as UNHURRIED_GRAPH
 from tests.needs import require
 
 
@@ -20,6 +22,15 @@ def server_environment(url: URL) -> dict[str, str]:
         "PLATFORM_DB_URL": url.render_as_string(hide_password=False),
         "PLATFORM_GRAPH_URL": require("neo4j"),
     }
+
+
+def warm_up(graph_url: str) -> None:
+    """A server that has only just started needs seconds for its first connection; `platform up` waits for two."""
+    graph = Neo4jGraph(graph_url, timeouts=UNHURRIED_GRAPH)
+    try:
+        graph.ensure_schema()
+    finally:
+        graph.close()
 
 
 # webhook receivers of the tests listen on loopback, which is refused unless an operator allows it
@@ -46,6 +57,7 @@ def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     names: list[str] = []
     environment = WEBHOOKS | CHAINS | UNHURRIED
     if request.param == "servers":
+        warm_up(require("neo4j"))
         url, names = new_database("mysql", folder)
         environment |= server_environment(url)
     try:
@@ -69,4 +81,5 @@ def site(platform: Warm) -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def lives(tmp_path_factory: pytest.TempPathFactory) -> Lives:
     folder = tmp_path_factory.mktemp("lives")
-    return live(folder / "home", copy_with_probes(folder / "tree"), folder / "dagster.yaml")
+    tree = give_time_to_stop(copy_with_probes(folder / "tree"))
+    return live(folder / "home", tree, folder / "dagster.yaml")
