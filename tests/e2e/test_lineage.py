@@ -120,7 +120,9 @@ class Place:
 def host(url: URL, home: Path, graph_url: str = "embedded", *, seen_as: dict[str, str] | None = None) -> Iterator[Host]:
     """`seen_as`: settings by which the API alone sees the stores."""
     env = environment(url, home, graph_url=graph_url)
-    upgrade_stores(Settings(home=home, db_url=url.render_as_string(hide_password=False), graph_url=graph_url))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Timeouts.__init__, "__defaults__", astuple(UNHURRIED_GRAPH))
+        upgrade_stores(Settings(home=home, db_url=url.render_as_string(hide_password=False), graph_url=graph_url))
     engine = open_engine(url)
     try:
         found = Host(env, engine, graph_url, Serving(env | (seen_as or {}), home))
@@ -414,6 +416,8 @@ def test_a_server_that_goes_away_mid_load_and_comes_back_leaves_both_stores_whol
             seen_as = {
                 "PLATFORM_DB_URL": url.set(host="127.0.0.1", port=database_cable.port).render_as_string(False),
                 "PLATFORM_GRAPH_URL": f"bolt://127.0.0.1:{graph_cable.port}",
+                # longer than an event takes on a busy machine, and short enough for clients to be refused meanwhile
+                "PLATFORM_LINEAGE_DEADLINE_S": "20",
             }
             with host(url, tmp_path, require("neo4j"), seen_as=seen_as) as own, place(own) as sink:
                 _lose_and_find(sink, graph_cable if lost == "graph" else database_cable, tmp_path)
