@@ -1,12 +1,14 @@
-"""The selfcheck: one round trip to the database and one to the graph, and a report on each."""
+"""The selfcheck: a round trip to the database and one to the graph, and which database a process of the API serves."""
 
+import hashlib
 import sqlite3
 import time
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
-from sqlalchemy import Engine, select
+from sqlalchemy import URL, Engine, select
 
 from platform_defs.errors import GraphError
 from platform_defs.graph.model import DeleteNodes, Node, UpsertNodes
@@ -18,6 +20,9 @@ from platform_defs.store.types import utc_now
 
 # No source can have this tenant: real ids are positive.
 SELFCHECK_TENANT = 0
+# With this header /healthz says in this field whether the API serves the database of that digest. It never says which
+# database it serves, because anybody may ask.
+DATABASE_HEADER, SERVES_DATABASE = "X-Platform-Database", "servesDatabase"
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,15 @@ def check_graph(graph: Graph) -> GraphReport:
     if found is None or dict(found.props) != dict(probe.props):
         raise GraphError(f"the graph did not return what was written to it: {found!r}")
     return GraphReport(store=type(graph).__name__, round_trip_ms=round(elapsed * 1000, 2))
+
+
+def database_digest(url: URL) -> str:
+    """Tells databases apart; the user and the options of a connection do not count."""
+    if url.get_backend_name() == "sqlite":
+        place = str(Path(url.database or "").resolve())
+    else:
+        place = f"{url.query.get('unix_socket') or f'{url.host}:{url.port or 3306}'}/{url.database}"
+    return hashlib.sha256(f"{url.get_backend_name()}:{place}".encode()).hexdigest()
 
 
 def _server_version(engine: Engine) -> str:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Engine
@@ -17,9 +17,10 @@ from platform_defs.graph.neo4j import Timeouts
 from platform_defs.graph.open import open_graph
 from platform_defs.settings import Settings
 from platform_defs.store.engine import Patience, open_engine
-from platform_defs.supervisor import probes
+from platform_defs.supervisor import owners, probes
 from platform_defs.supervisor.child import Broken, NoAnswer, NotReady
 from platform_defs.supervisor.home import is_starting, read_up
+from platform_defs.supervisor.processes import local_url
 from platform_defs.work import rows, runners
 from platform_defs.work.wake import wake
 
@@ -56,28 +57,33 @@ def check_platform(settings: Settings, *, timeout_s: float) -> Checkup:
     """Asks the stores, and the processes if any of them runs. Each of these has a third of the run's time to answer.
 
     With the usual minute none is called broken because the machine is busy, or the UI is loading new definitions. What
-    is in a database that does not answer is not asked: it would only take as long once more.
+    is in a database that does not answer is not asked: asking would only time out again.
+
+    Without `platform up` the processes may have another supervisor: API and UI are asked at the addresses of the
+    settings, and count if they are of this platform.
     """
     answer_s = timeout_s / 3
-    up = read_up(settings.home)
-    found = Checkup(running=up is not None or wake(settings.home) or is_starting(settings.home))
+    up, is_coming = read_up(settings.home), is_starting(settings.home)
+    found = Checkup(running=up is not None or is_coming or wake(settings.home))
     database = _ask("database", lambda: _database(settings, answer_s))
     found.parts.append(database)
     if settings.graph_url == "embedded" and not database.ok:
         found.parts.append(Part("graph", False, None, "not asked, because it is in the database"))
     else:
         found.parts.append(_ask("graph", lambda: _graph(settings, answer_s)))
-    if not found.running:
-        return found
     if up is not None:
-        api, ui = str(up["api"]), str(up["ui"])
-        found.parts += [
-            _ask("api", lambda: _probe(probes.http_probe(f"{api}/readyz", timeout_s=answer_s), api, answer_s)),
-            _ask("ui", lambda: _ui(ui, answer_s)),
-            _ask("daemon", lambda: _daemon(ui, answer_s)),
-        ]
-    elif is_starting(settings.home):
+        found.parts += [_ask_api(str(up["api"]), answer_s), *_ask_dagster(str(up["ui"]), answer_s)]
+    elif is_coming:
         found.parts += [Part(name, False, None, "`platform up` is not ready yet") for name in ("api", "ui", "daemon")]
+    else:
+        api, ui = local_url(settings.api_host, settings.api_port), local_url(settings.ui_host, settings.ui_port)
+        own_api = _ask("api", lambda: _once(owners.own_api_probe(settings, api, timeout_s=answer_s), api))
+        own_ui = _ask("ui", lambda: _once(owners.own_ui_probe(settings, ui, timeout_s=answer_s), ui))
+        found.running = found.running or own_api.ok or own_ui.ok
+        if not found.running:
+            return found
+        found.parts.append(_ask_api(api, answer_s) if own_api.ok else own_api)
+        found.parts += _ask_dagster(ui, answer_s) if own_ui.ok else [own_ui, replace(own_ui, name="daemon")]
     if database.ok:
         found.parts.append(_ask("runner", lambda: _runner(settings, found, timeout_s, answer_s)))
     else:
@@ -92,6 +98,20 @@ def _ask(name: str, work: Callable[[], str]) -> Part:
     except (PlatformError, SQLAlchemyError, NotReady, Broken) as error:
         return Part(name, False, None, explain(error))
     return Part(name, True, round((time.perf_counter() - began) * 1000, 1), detail)
+
+
+def _ask_api(api: str, answer_s: float) -> Part:
+    return _ask("api", lambda: _probe(probes.http_probe(f"{api}/readyz", timeout_s=answer_s), api, answer_s))
+
+
+def _ask_dagster(ui: str, answer_s: float) -> list[Part]:
+    """The UI, and the daemon, of which the UI tells."""
+    return [_ask("ui", lambda: _ui(ui, answer_s)), _ask("daemon", lambda: _daemon(ui, answer_s))]
+
+
+def _once(probe: probes.Probe, detail: str) -> str:
+    probe(0.0)
+    return detail
 
 
 def _probe(probe: probes.Probe, detail: str, answer_s: float, *, since: float = 0.0) -> str:

@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,7 +34,7 @@ def http_probe(url: str, *, timeout_s: float = TIMEOUT_S) -> Probe:
     """Ready when the URL answers with success."""
 
     def probe(started_at: float) -> None:
-        _request(urllib.request.Request(url), timeout_s)
+        request(urllib.request.Request(url), timeout_s)
 
     return probe
 
@@ -57,7 +58,7 @@ def webserver_probe(ui: str, location: str, *, timeout_s: float = TIMEOUT_S) -> 
     """Ready when the UI answers and has loaded the code location."""
 
     def probe(started_at: float) -> None:
-        workspace = _graphql(ui, _LOCATIONS, timeout_s)["workspaceOrError"]
+        workspace = graphql(ui, _LOCATIONS, timeout_s)["workspaceOrError"]
         if workspace["__typename"] != "Workspace":
             raise NotReady(workspace["message"])
         entry = next((e for e in workspace["locationEntries"] if e["name"] == location), None)
@@ -79,7 +80,7 @@ def daemon_probe(ui: str, *, timeout_s: float = TIMEOUT_S) -> Probe:
     """
 
     def probe(started_at: float) -> None:
-        statuses = _graphql(ui, _DAEMONS, timeout_s)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        statuses = graphql(ui, _DAEMONS, timeout_s)["instance"]["daemonHealth"]["allDaemonStatuses"]
         silent = [
             status["daemonType"]
             for status in statuses
@@ -116,22 +117,22 @@ def _load_error(error: dict[str, Any]) -> str:
     return " ".join(line for line in lines if line.strip("^~ "))[:500] or str(error.get("className"))
 
 
-def _graphql(ui: str, query: str, timeout_s: float) -> Any:
+def graphql(ui: str, query: str, timeout_s: float) -> Any:
     body = json.dumps({"query": query}).encode()
-    answer = _request(urllib.request.Request(f"{ui}/graphql", body, {"Content-Type": "application/json"}), timeout_s)
+    answer = request(urllib.request.Request(f"{ui}/graphql", body, {"Content-Type": "application/json"}), timeout_s)
     content = json.loads(answer)
     if content.get("errors"):
         raise NotReady(content["errors"][0]["message"])
     return content["data"]
 
 
-def _request(request: urllib.request.Request, timeout_s: float) -> bytes:
+def request(asked: urllib.request.Request, timeout_s: float) -> bytes:
     try:
-        with _OPENER.open(request, timeout=timeout_s) as response:
+        with _OPENER.open(asked, timeout=timeout_s) as response:
             body: bytes = response.read()
             return body
     except urllib.error.HTTPError as error:
         with error:
-            raise NotReady(f"{request.full_url} answers {error.code}") from None
-    except (OSError, ValueError):
-        raise NoAnswer(f"{request.full_url} does not answer yet") from None
+            raise NotReady(f"{asked.full_url} answers {error.code}") from None
+    except (OSError, ValueError, HTTPException):
+        raise NoAnswer(f"{asked.full_url} does not answer yet") from None

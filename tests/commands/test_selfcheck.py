@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import run
+from platform_defs.settings import Settings
+from platform_defs.store.engine import open_engine
+from platform_defs.supervisor.ports import find_free_port
+from tests import test_cli
+from tests.api.serving import serve_api
+
+
+def run(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Where nobody listens at the addresses of the settings, unless a port is said."""
+    ports = {name: str(find_free_port("127.0.0.1")) for name in ("PLATFORM_API_PORT", "PLATFORM_UI_PORT")}
+    return test_cli.run(*arguments, home=home, **(ports | environment))
 
 
 def write_up(home: Path, *, pid: int) -> None:
@@ -59,6 +69,16 @@ def test_a_selfcheck_names_every_part_that_does_not_answer(tmp_path: Path) -> No
     details = {part["name"]: part["detail"] for part in found["parts"]}
     assert details["api"] == "http://127.0.0.1:1/readyz does not answer yet"
     assert details["runner"] == "no runner is alive; `platform up` or `platform runner` starts one"
+
+
+def test_a_selfcheck_of_an_api_alone_names_what_is_missing(tmp_path: Path) -> None:
+    run("db", "upgrade", home=tmp_path)
+    engine = open_engine(Settings(home=tmp_path).database_url)
+    with serve_api(engine, home=tmp_path) as api:
+        done = run("selfcheck", home=tmp_path, PLATFORM_API_PORT=api.url.rpartition(":")[2])
+    engine.dispose()
+    assert (done.returncode, done.stderr) == (1, "platform: selfcheck failed: ui, daemon, runner\n")
+    assert re.search(rf"^api +ok +[\d.]+ ms +{api.url}$", done.stdout, re.MULTILINE), done.stdout
 
 
 UNREACHABLE = {

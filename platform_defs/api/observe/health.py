@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from platform_defs.api.http.threads import run_in_thread
 from platform_defs.errors import one_line
 from platform_defs.graph.port import Graph
+from platform_defs.selfcheck import DATABASE_HEADER, SERVES_DATABASE, database_digest
 from platform_defs.store import migrate
 from platform_defs.store.engine import read
 from platform_defs.store.errors import SchemaAhead, SchemaBehind
@@ -88,8 +89,11 @@ class Readiness:
 
 
 @router.get("/healthz", summary="The process lives")
-async def healthz() -> dict[str, str]:
-    return {"status": "ok"}
+async def healthz(request: Request) -> dict[str, str | bool]:
+    asked = request.headers.get(DATABASE_HEADER)
+    if asked is None:
+        return {"status": "ok"}
+    return {"status": "ok", SERVES_DATABASE: asked == database_digest(request.app.state.engine.url)}
 
 
 @router.get(
