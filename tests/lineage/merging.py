@@ -441,6 +441,7 @@ _ends_of_claims = st.one_of(
 )
 _renames_of_claimed = st.one_of(
     st.builds(lambda ref, new: [Renamed(ref, new)], _one_table, _three),
+    st.builds(lambda ref, new: [*exists(new, {}), Renamed(ref, new)], _one_table, _three),
     st.builds(lambda table, one, two: [Renamed(column(table, one), column(table, two))], _one_table, _xyv, _xyv),
 )
 _crowd = _many_statements(MANY_JOBS, ["r1", "r2"])

@@ -19,7 +19,7 @@ from platform_defs.graph.model import (
 from platform_defs.graph.vocabulary import GONE_PREFIX, TOMBSTONE
 from platform_defs.lineage.facts import SPEAKER, Ref
 from platform_defs.lineage.merge.codec import written_edge, written_node
-from platform_defs.lineage.merge.names import exists, floor
+from platform_defs.lineage.merge.names import exists, floor, named_since_drop
 from platform_defs.lineage.merge.renames import lives
 from platform_defs.lineage.merge.speech.crowds import bound_claims, shows_first
 from platform_defs.lineage.merge.speech.past_runs import bound_runs
@@ -112,6 +112,7 @@ def settle(state: State) -> None:
                 del state.edges[key]
     for node in state.nodes.values():
         if node is not None and node.ref is not None:
+            node.named_in = named_since_drop(state, node.ref)
             _forget_dead(node, floor(state, node.ref))
     for speaker in [node.speaker for node in state.nodes.values() if node is not None and node.speaker is not None]:
         bound_runs(state, speaker)

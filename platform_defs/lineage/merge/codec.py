@@ -14,6 +14,7 @@ from platform_defs.lineage.merge.speech.runs import Run, Trace
 from platform_defs.lineage.merge.speech.speakers import SpeakerState
 from platform_defs.lineage.merge.speech.statement_bodies import SHARED
 from platform_defs.lineage.merge.state import (
+    AFTER_ALL,
     BEFORE_ALL,
     LAST_TYPE,
     NAMED,
@@ -28,6 +29,7 @@ from platform_defs.lineage.merge.state import (
     NodeState,
     Stamp,
 )
+from platform_defs.lineage.version import Version
 
 FACTS = "_facts"
 COUNT = "executionCount"
@@ -81,8 +83,7 @@ def read_node(node: Node, set_at: Stamp, facts: dict[str, Any] | None = None) ->
         label=None if kind == TOMBSTONE or "label" not in facts else kind,
         label_at=_stamp(facts, "label", set_at),
         exists_at=_stamp(facts, "exists", set_at),
-        # without the list, more events than are remembered have named it, or an older release did not note them
-        named_in=None if "exists" in facts and "named" not in facts else frozenset(facts.get("named", ())),
+        named_in=_read_naming(facts),
         floor=Stamp(facts.get("floor", NEVER)),
         props=props,
         columns=None if columns is None else ColumnsState(Stamp(columns[0]), columns[1], columns[2]),
@@ -196,11 +197,14 @@ def _facts(state: NodeState, label: str | None, set_at: Stamp) -> dict[str, Any]
     for name in sorted(state.props.keys() - {LAST_TYPE}):
         by_stamp.setdefault(short(state.props[name][0]), []).append(name)
     columns = state.columns
+    is_table = state.ref is not None and state.ref.kind == "table"
     facts = {
         "name": None if state.ref is None else list(state.ref.name),
         "label": short(state.label_at) if label is not None else None,
         "exists": short(state.exists_at),
         "named": sorted(state.named_in or ()),
+        # a table that exists and has no list was named by more events than are remembered
+        "unnamed": True if is_table and state.named_in is None and not state.exists_at else None,
         "floor": state.floor,
         "props": by_stamp,
         LAST_TYPE: state.props.get(LAST_TYPE),
@@ -230,6 +234,7 @@ def written_speaker(speaker: SpeakerState) -> dict[str, Any]:
         "lineageFloors": speaker.lineage_floors,
         # the oldest first, as pairs: the keys of JSON objects are written in their own order
         "past": [[name, *trace] for name, trace in speaker.past.items()],
+        "pastUntil": speaker.past_until,
         "forgotten": speaker.forgotten_at,
         "lacksCounting": speaker.lacks_counting,
     }
@@ -243,9 +248,18 @@ def read_speaker(facts: Mapping[str, Any]) -> SpeakerState:
         floor=Stamp(facts.get("floor", NEVER)),
         lineage_floors=dict(facts.get("lineageFloors", {})),
         past=_read_past(facts.get("past", [])),
+        # earlier releases did not store it
+        past_until=Stamp(facts.get("pastUntil", AFTER_ALL if "past" in facts else NEVER)),
         forgotten_at=Stamp(facts.get("forgotten", NEVER)),
         lacks_counting=facts.get("lacksCounting", False),
     )
+
+
+def _read_naming(facts: Mapping[str, Any]) -> frozenset[Version] | None:
+    if "unnamed" in facts or ("exists" in facts and "named" not in facts):
+        # more events than are remembered have named it, or an older release did not note them
+        return None
+    return frozenset(facts.get("named", ()))
 
 
 def _read_past(facts: Mapping[str, Any] | Sequence[Sequence[Any]]) -> dict[str, Trace]:

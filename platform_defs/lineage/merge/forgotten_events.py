@@ -180,7 +180,8 @@ def _restamped_crowd(crowd: Crowd, new: Callable[[Stamp], Stamp]) -> Crowd:
 
 def _restamp_speaker(speaker: SpeakerState, new: Callable[[Stamp], Stamp]) -> None:
     # the rebuild applies the stored events of these runs again
-    speaker.past, speaker.lacks_counting, speaker.forgotten_at = {}, False, new(speaker.forgotten_at)
+    speaker.past, speaker.past_until = {}, NEVER
+    speaker.lacks_counting, speaker.forgotten_at = False, new(speaker.forgotten_at)
     speaker.floor = new(speaker.floor)
     speaker.lineage_floors = {id: at for id, stamp in speaker.lineage_floors.items() if (at := new(stamp))}
     for name, run in list(speaker.runs.items()):

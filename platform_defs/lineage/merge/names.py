@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.state import NEVER, NeedsRebuild, Stamp, State, column_of, version_in
+from platform_defs.lineage.merge.state import AFTER_ALL, NEVER, NeedsRebuild, Stamp, State, column_of, version_in
 from platform_defs.lineage.version import Version
 
 
@@ -20,6 +20,20 @@ def floor(state: State, ref: Ref) -> Stamp:
             above = max(above, parent.columns.lacked.get(ref.name[-1], parent.columns.at))
     # a drop of what is above, from before the asset was renamed to this name, was about another asset of this name
     return max(own, above) if above > arrived_at else own
+
+
+def named_since_drop(state: State, ref: Ref) -> frozenset[Version] | None:
+    """NodeState.named_in without the events before the newest drop: they named what had this name before.
+
+    Not so if the asset was dropped under an older name: a rename moves it with all that ever named it.
+    """
+    node = state.node(ref)
+    dead_at = floor(state, ref)
+    if dead_at <= node.arrived_at:
+        return node.named_in
+    if node.named_in is None:
+        return frozenset() if node.exists_at <= dead_at else None
+    return frozenset(version for version in node.named_in if version >= version_in(dead_at))
 
 
 def dropped_at(state: State, table: Ref) -> Stamp:
@@ -122,7 +136,7 @@ def claims_dead_before(state: State, key: EdgeKey) -> Stamp:
     """Claims on the edge up to this stamp do not count: one of its ends was dropped, or a fact removed the edge."""
     begin, end = state.nodes[key.from_id], state.nodes[key.to_id]
     if begin is None or end is None or begin.ref is None or end.ref is None:
-        return Stamp("~")  # after every stamp
+        return AFTER_ALL
     dropped_at = max(floor(state, begin.ref), floor(state, end.ref))
     return max(dropped_at, unlinked_at(state, begin.ref, key.type), cut_at(state, key))
 

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 from platform_defs.graph.model import EdgeKey
 from platform_defs.lineage.facts import Ref
+from platform_defs.lineage.merge import bounds
 from platform_defs.lineage.merge.names import (
     claims_dead_before,
     crowd_spoke_until,
     exists,
     exists_at,
     floor,
+    named_since_drop,
     resolve,
     table_above,
     tables_at,
@@ -32,6 +34,7 @@ from platform_defs.lineage.merge.state import (
     column_of,
     version_in,
 )
+from platform_defs.lineage.version import Version
 
 
 def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
@@ -56,7 +59,7 @@ def rename(state: State, ref: Ref, new: Ref, at: Stamp) -> bool:
     incoming = IncomingRename(at, floor(state, new), mixed, ref.parent != new.parent)
     if incoming.mixed:
         _refuse_crowds(state, ref, new)
-        settle_names(state, {ref, new})
+        settle_names(state, ref, new)
     _move(state, ref, new, incoming)
     if ref.kind == "column":
         assert ref.parent is not None
@@ -146,6 +149,9 @@ def _move(state: State, ref: Ref, new: Ref, incoming: IncomingRename) -> None:
     targets = {one.id: Ref(one.kind, (*new.name, *one.name[len(ref.name) :])) for one in old_family}
     edges = _take_edges(state, {one.id for one in (*old_family, *new_family)})
     moving[ref].floor = NEVER if incoming.mixed else floor(state, ref)
+    if floor(state, ref) > old_root.arrived_at:
+        # what named the table before it was dropped means the new name from now on, but is not remembered any more
+        moving[ref].named_in = None
 
     for one in (*old_family, *new_family):
         state.put_node(one.id, None)
@@ -198,6 +204,7 @@ def living_facts(state: State, ref: Ref, *, flat: bool) -> NodeState:
     node, dead_at = state.node(ref), floor(state, ref)
     alive = replace(
         node,
+        named_in=named_since_drop(state, ref),
         exists_at=_exists_without_claims(state, ref, dead_at),
         claims={name: claim for name, claim in node.claims.items() if claim.at > dead_at},
         props={name: said for name, said in node.props.items() if said[0] > dead_at},
@@ -231,6 +238,7 @@ def joined(one: NodeState | None, other: NodeState) -> NodeState:
     return replace(
         one,
         exists_at=max(one.exists_at, other.exists_at),
+        named_in=joined_names(one.named_in, other.named_in),
         props=props,
         claims=joined_claims(one.claims, other.claims),
         crowd=joined_crowds(one.crowd, other.crowd),
@@ -239,6 +247,12 @@ def joined(one: NodeState | None, other: NodeState) -> NodeState:
         foreign={**other.foreign, **one.foreign},
         vector=one.vector or other.vector,
     )
+
+
+def joined_names(one: frozenset[Version] | None, other: frozenset[Version] | None) -> frozenset[Version] | None:
+    """The events that named one of two assets; None if these are more than are remembered."""
+    both = None if one is None or other is None else one | other
+    return None if both is None or len(both) > bounds.MAX_NAMED else both
 
 
 def _exists_without_claims(state: State, ref: Ref, dead_at: Stamp) -> Stamp:

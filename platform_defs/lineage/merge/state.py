@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Stamp = NewType("Stamp", str)
 NEVER = Stamp("")  # before every stamp
 BEFORE_ALL = Stamp("0")  # before every stamp of an event: those begin with 3 or 4 (version.py)
+AFTER_ALL = Stamp("~")
 VERSION_LENGTH = 32
 # The property that holds a column's type, and the name under which its node remembers the last known one, which is
 # shown only if nothing else gives the type (speech/last_types.py).
@@ -120,8 +121,8 @@ class NodeState:
     the newest ColumnsUnlinked. renames: the new names, by the stamps at which the asset left this name.
     incoming_renames: the renames to this name, oldest first. column_renamed_at: for a table, the newest rename of one
     of its columns. count: the executionCount. crowd_ended_at: for a table, the newest drop that ended claims of a crowd
-    on its columns or their lineage. unclaimed_at: for a column with a LAST_TYPE, when a speaker last took back a claim;
-    a column that no drop has removed is gone since then at the latest.
+    on its columns or their lineage. unclaimed_at: for a column with a LAST_TYPE, when a job last stopped naming the
+    column. If the column is gone and was not dropped, it went no later than this.
     """
 
     # None for a node whose name the merge does not know, such as one that only has an execution count so far

@@ -33,7 +33,10 @@ class _Names:
         return self._spelled.get(name.lower(), name)
 
     def holding(self, source: Source) -> Source:
-        """The innermost of the event's columns that has the field: only a part of it counts if it is not the field."""
+        """The most deeply nested column of the event that contains the field.
+
+        If that is not the field itself, the copy is a TRANSFORMATION.
+        """
         path = (source.column, *source.fields)
         lengths = range(len(path), 1, -1)
         length = next((length for length in lengths if ".".join(path[:length]).lower() in self._spelled), 1)

@@ -227,7 +227,8 @@ class Resolver:
             holds, sources = (Holds.NO, []) if columns is None else columns.find_path(path[length:], self._spelling)
             if holds is not Holds.NO:
                 is_around = length == 1 and qualifier[0] not in origins(scope)
-                # Also a field inside of a column here, with a table of the column's name around: databases differ.
+                # The name may be a field of a column here or a column of an outer table. Databases differ, so it gives
+                # no edge.
                 is_unsure = is_around and self._in_scope(scope, path, depth)[0] is Holds.YES
                 return [] if is_unsure else sources
         return self._unqualified(aliases, scope, column, path, depth)

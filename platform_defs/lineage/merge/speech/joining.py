@@ -1,29 +1,41 @@
 """What speakers have said when two tables or columns become one by a rename."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.merge.names import current_name
+from platform_defs.lineage.merge.names import current_name, named_since_drop
 from platform_defs.lineage.merge.speech.claims import claimed_item, claims_of, put_claim, speakers_in
 from platform_defs.lineage.merge.speech.last_types import note_end, note_types
 from platform_defs.lineage.merge.speech.past_runs import unfold_all
 from platform_defs.lineage.merge.speech.rewriting import settle_columns, strike_dead
-from platform_defs.lineage.merge.speech.speakers import is_loaded
+from platform_defs.lineage.merge.speech.speakers import SpeakerState, is_loaded
 from platform_defs.lineage.merge.speech.statement_bodies import DERIVES_FROM, ClaimKey, items, tables_of
-from platform_defs.lineage.merge.state import NeedsRebuild, Stamp, State, path
+from platform_defs.lineage.merge.state import NeedsRebuild, Stamp, State, path, version_in
 
 
-def settle_names(state: State, joined: Set[Ref]) -> None:
-    """Before two tables become one: statements must not depend on what is forgotten then.
+def settle_names(state: State, ref: Ref, new: Ref) -> None:
+    """Before two assets become one by a rename to `new`: statements must not depend on what is forgotten then.
 
-    That is what was dropped of either, and how their columns were renamed.
+    That is what was dropped of either, and how their columns were renamed. Raises NeedsRebuild if statements that are
+    not remembered may count again.
     """
     for id, speaker in speakers_in(state):
-        if state.is_partial and (speaker.past or speaker.lacks_counting):
-            raise NeedsRebuild(f"{id}: statements that may count again are not remembered")
         unfold_all(speaker)
+        if state.is_partial and (speaker.lacks_counting or (speaker.past and not _is_apart(state, speaker, new))):
+            raise NeedsRebuild(f"{id}: statements that may count again are not remembered")
         strike_dead(state, speaker)
-        settle_columns(state, speaker, joined)
+        settle_columns(state, speaker, {ref, new})
+
+
+def _is_apart(state: State, speaker: SpeakerState, new: Ref) -> bool:
+    """Whether nothing counts again that the speaker said and that is not remembered, if a table is renamed to `new`.
+
+    Only lineage could: if a run ended it that is known, or was known, to have named `new` and not the other table. No
+    such run is forgotten if all events that named `new` are newer than what is: often that of the rename is the only
+    one. And what is forgotten ends no lineage of `new` then.
+    """
+    named_in = named_since_drop(state, new)
+    return new.kind == "table" and bool(named_in) and min(named_in or ()) > version_in(speaker.past_until)
 
 
 def is_named(state: State, ref: Ref) -> bool:

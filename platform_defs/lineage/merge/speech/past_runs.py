@@ -7,6 +7,8 @@ are stored:
 
 - `SpeakerState.past`: which runs these were, by a hash, and which statements they had made. Another event of such a run
   needs a rebuild, unless it changes nothing: see `recall`.
+- `SpeakerState.past_until`: of these runs nothing is newer than that. It tells whether one of them may have named a
+  table (joining.py).
 - `SpeakerState.forgotten_at`: the newest forgotten statement that still has claims. Those of columns that were read are
   never taken back, so that only a drop or rename needs to know of them, and only one that is older.
 - `SpeakerState.lacks_counting`: statements of uncompleted runs count until a newer run completes. If there are more
@@ -191,6 +193,7 @@ def bound_runs(state: State, speaker: SpeakerState) -> None:
         speaker.past.pop(_hash(name), None)
         is_known = run.said or not run.names_dataset
         speaker.past[_hash(name)] = Trace(completed, [digest[:_SHORT] for digest in run.said] if is_known else None)
+    completions = [run.completed for _, run, _ in speaker.folded.items()]
     _keep_floors(state, speaker)
     speaker.folded.clear()
     _bound_past(speaker)
@@ -200,6 +203,8 @@ def bound_runs(state: State, speaker: SpeakerState) -> None:
         last_said[digest] = max(last_said.get(digest, NEVER), at)
     forgotten = [(digest, at) for digest, at in said_before if at > last_said.get(digest, NEVER)]
     say_vouched(state, bodies, forgotten)
+    gone = said_before.difference(speaker.said())
+    speaker.past_until = max(speaker.past_until, *(at for _, at in gone), *completions, NEVER)
     claiming = [at for digest, at in forgotten if bodies[digest]["read"] or speaker.lacks_counting]
     speaker.forgotten_at = max(speaker.forgotten_at, *claiming, NEVER)
     speaker.leave_out_unused_bodies()

@@ -60,9 +60,9 @@ class SpeakerState:
 
     bodies: statements by digest (statement_bodies.py). runs: by their ids, which of these statements each made, and
     when. floor: when the newest run completed that is not remembered. lineage_floors: the same for the lineage of
-    single tables, by the ids that these had when their lineage was said. folded, past, forgotten_at and lacks_counting:
-    see past_runs.py; the folded runs are not stored. known_shape: the last answer of unmoved.py, and what it was asked
-    about.
+    single tables, by the ids that these had when their lineage was said. folded, past, past_until,
+    forgotten_at and lacks_counting: see past_runs.py; the folded runs are not stored. known_shape: the last answer of
+    unmoved.py, and what it was asked about.
     """
 
     bodies: Bodies = field(default_factory=dict)
@@ -71,6 +71,7 @@ class SpeakerState:
     lineage_floors: dict[str, Stamp] = field(default_factory=dict)
     folded: FoldedRuns = field(default_factory=FoldedRuns)
     past: dict[str, Trace] = field(default_factory=dict)
+    past_until: Stamp = NEVER
     forgotten_at: Stamp = NEVER
     lacks_counting: bool = False
     known_shape: tuple[object, dict[str, LiveTables]] | None = field(default=None, compare=False, repr=False)

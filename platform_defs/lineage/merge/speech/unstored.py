@@ -1,4 +1,6 @@
-"""Statements that count and are not stored (SpeakerState.lacks_counting), made anew out of the claims that they left.
+"""Reconstructs, from the claims in the graph, statements that still count but were too many to store.
+
+SpeakerState.lacks_counting tells which speakers made such statements.
 
 A rebuild applies the stored events again and so needs no more of their statements. But of the statements that are not
 stored, the events may be deleted too. Then only the claims on columns and edges tell what was said, and they must end
