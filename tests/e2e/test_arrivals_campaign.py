@@ -36,11 +36,12 @@ from platform_defs.work.rows import OPEN_STATUSES
 from tests import loopback
 from tests.conftest import dropped_databases, new_database
 from tests.e2e.arrivals_site import PATH, Site
-from tests.e2e.conftest import BACKENDS, WEBHOOKS, server_environment
+from tests.e2e.conftest import BACKENDS, WEBHOOKS, server_environment, warm_up
 from tests.e2e.platform_up import processes_of
 from tests.e2e.source_watch import SourceWatch, fork_server_of
 from tests.e2e.tree import copy_with_probes
 from tests.e2e.warm import Warm
+from tests.needs import require
 from tests.waiting import PATIENCE_S, until
 from tests.webhooks.receiver import receiving
 
@@ -245,6 +246,7 @@ def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Campaig
     home, names, file = tmp_path / "home", [], tmp_path / "source.db"
     environment = WEBHOOKS | {"PLATFORM_SOURCE_QUERIES": "8", "PLATFORM_SOURCE_SITE_URL": f"sqlite:///{file}"}
     if request.param == "servers":
+        warm_up(require("neo4j"))
         url, names = new_database("mysql", tmp_path)
         environment |= server_environment(url) | {"PLATFORM_SOURCE_SITE_URL": url.render_as_string(hide_password=False)}
     platform = Warm(home, tree, environment).until_ready()
