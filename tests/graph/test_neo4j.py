@@ -246,7 +246,7 @@ def test_a_transaction_that_takes_too_long_by_itself_was_too_slow(neo4j: Neo4jGr
 @pytest.mark.needs("neo4j")
 def test_a_transaction_that_somebody_ends_was_not_too_slow(neo4j: Neo4jGraph, session: driver_package.Session) -> None:
     tenant = random_tenant()
-    patient = Neo4jGraph(require("neo4j"), timeouts=Timeouts(transaction=PATIENCE_S))
+    patient = Neo4jGraph(require("neo4j"), timeouts=UNHURRIED)
 
     def end() -> bool:
         mine = "SHOW TRANSACTIONS YIELD transactionId, parameters, currentQuery WHERE parameters.tenant = $tenant"
