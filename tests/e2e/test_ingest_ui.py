@@ -13,6 +13,7 @@ from sqlalchemy import text, update
 from platform_defs.arrivals.models import catalog
 from platform_defs.arrivals.models.file import read_file as read_models
 from platform_defs.demo_source.server import DemoSettings, open_server
+from platform_defs.http_door.policy import LONGEST_TIMEOUT_S
 from platform_defs.ingest.registry.file import read_file
 from platform_defs.ingest.registry.loading import load
 from platform_defs.ingest.registry.presets import read_preset
@@ -69,6 +70,14 @@ def page() -> Iterator[Page]:
         yield page
 
 
+def with_the_longest_timeouts(preset: bytes) -> bytes:
+    """A request that the source holds back must not be given up before the test lets it go."""
+    longest = f"{LONGEST_TIMEOUT_S:g}s"
+    place = b"      retry_after_cap: 10m\n"
+    assert preset.count(place) == 1, "the preset no longer has the place for timeouts that this test expects"
+    return preset.replace(place, place + f"      read_timeout: {longest}\n      total_timeout: {longest}\n".encode())
+
+
 def key(operation: str) -> dict[str, list[str]]:
     return {"path": ["ingest", CODE, ENDPOINT, operation]}
 
@@ -108,7 +117,7 @@ def test_a_source_harvests_itself_a_window_is_fetched_again_and_a_failing_window
     up: Warm, source: str, page: Page, tmp_path: Path
 ) -> None:
     now = datetime.now(UTC)
-    file = read_file(read_preset("crossref"), "preset:crossref")
+    file = read_file(with_the_longest_timeouts(read_preset("crossref")), "preset:crossref")
     # without a lag the same windows are due at every hour of the day
     start, lag = TODAY - timedelta(days=4), timedelta(0)
     load(up.engine, file.with_changes(code=CODE, base_url=source, start=start, safety_lag=lag), now=now)
