@@ -34,8 +34,9 @@ ALLOWED = {
     "platform_defs/http_door/transport.py": {"httpcore"},
     # deliveries of webhooks have rows, retries and address checks of their own, and go to a team's own receiver
     "platform_defs/webhooks/connection.py": {"socket.create_connection"},
-    # asks the platform's own processes on loopback whether they are up
-    "platform_defs/supervisor/probes.py": {"urllib.request"},
+    # ask the platform's own processes whether they are up, and whose they are
+    "platform_defs/supervisor/probes.py": {"urllib.request", "http.client"},
+    "platform_defs/supervisor/owners.py": {"urllib.request"},
     # the demo is a user of the platform's own API and UI on loopback
     "platform_defs/demo/doors.py": {"httpx.Client", "httpx.post"},
 }
