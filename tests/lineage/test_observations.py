@@ -13,7 +13,8 @@ from platform_defs.lineage import new_events, observations
 from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.observations import Position, observation_lag_s, observe
 from platform_defs.lineage.sink.rows import linked_tables, stored_rows
-from platform_defs.lineage.sink.rows.symlinks import Meanings, Symlink, add_symlinks
+from platform_defs.lineage.sink.rows.meanings import Meanings
+from platform_defs.lineage.sink.rows.symlinks import add_symlinks
 from platform_defs.lineage.tables.seen import note_new_tables
 from platform_defs.lineage.version import version_of
 from platform_defs.store.tables.lineage import lineage_events
@@ -123,11 +124,11 @@ def test_the_sensors_hold_no_more_large_events_at_a_time_than_fit(
 def test_of_all_symlinks_of_a_tenant_only_those_of_the_events_names_are_read(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def said(path: str) -> Symlink:
-        name, table = (Ref("table", ("s3://b", "s3://b", schema, path)) for schema in ("./", "default"))
-        return Symlink(name, version_of(TIME, ""), table)
+    def path(number: int, schema: str) -> Ref:
+        return Ref("table", ("s3://b", "s3://b", schema, str(number)))
 
-    add_symlinks(engine, 7, [said(f"{number}") for number in range(20)])
+    said = [(path(number, "./"), path(number, "default")) for number in range(20)]
+    add_symlinks(engine, 7, {name: [(version_of(TIME, ""), table)] for name, table in said})
     event = run_event(reads=(), writes=())
     event["outputs"] = [{"namespace": "s3://b", "name": f"{number}"} for number in (3, 4)]
     store(engine, [event, event])

@@ -9,15 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, delete, select
+from sqlalchemy import Engine, delete, select, update
 
 from platform_defs.access.principal import SourceType
 from platform_defs.graph.errors import GraphUnavailable
+from platform_defs.graph.model import Edge, Node
 from platform_defs.graph.port import Graph
+from platform_defs.lineage.facts import Ref
 from platform_defs.lineage.merge import bounds
 from platform_defs.lineage.sink.opening import open_committer
-from platform_defs.lineage.sink.rows import symlinks
-from platform_defs.lineage.sink.rows.symlinks import Meaning, read_all
+from platform_defs.lineage.sink.rows import meanings, symlinks
+from platform_defs.lineage.sink.rows.meanings import Meaning
+from platform_defs.lineage.sink.rows.symlinks import read_all
+from platform_defs.lineage.upkeep.rebuilt_names import RebuiltNames
+from platform_defs.lineage.version import Version
 from platform_defs.store.engine import transact
 from platform_defs.store.errors import StoreUnavailable
 from platform_defs.store.tables.lineage import lineage_events, lineage_symlink
@@ -364,7 +369,8 @@ def test_a_name_that_is_linked_by_another_process_while_a_group_is_written_is_fo
 def test_engines_that_never_agree_what_a_path_is_cost_a_bounded_row_and_no_rebuild(
     deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(symlinks, "MAX_CHANGES", 6)
+    monkeypatch.setattr(meanings, "MAX_CHANGES", 6)
+    monkeypatch.setattr(meanings, "MAX_LATE", 2)
     events = [
         ran(minute, [path("a", "s.a" if minute % 2 else "s.b")], []) for minute in (1, 3, 2, 5, 4, 7, 6, 9, 8, 10)
     ]
@@ -375,6 +381,105 @@ def test_engines_that_never_agree_what_a_path_is_cost_a_bounded_row_and_no_rebui
     assert len(meaning.changes) == 6
     assert len([record for record in caplog.records if "too often" in record.message]) == 1
     assert tables(deliveries) == {"s.a", "s.b"}
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["a quiet tenant", "a tenant with other events"])
+def test_a_path_that_is_linked_to_another_table_each_day_means_the_newest_for_ever(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
+    """After fifty days it stood still; and the fifty rebuilds that late symlinks may cost stay fifty."""
+    monkeypatch.setattr(meanings, "MAX_CHANGES", 4)
+    monkeypatch.setattr(meanings, "MAX_LATE", 2)
+    for day in range(0, 80, 10):
+        if busy:
+            deliveries.deliver([ran(day + 5, [], [dataset(HIVE, "s.else")], job="busy")])
+        deliveries.deliver([ran(day + 1, [path("latest", f"s.t{day}")], [])])
+        deliveries.deliver([ran(day + 6, [path("latest")], [path("out", f"s.out{day}")], job=f"reader{day}")])
+        assert f"s.out{day}" in read_from(deliveries, f"s.t{day}")
+    assert max(len(one.changes) for one in read_all(deliveries.engine, deliveries.tenant.id).values()) == 4
+    assert deliveries.rebuilds == (2 if busy else 0)
+    deliveries.rebuild()
+    assert [read_from(deliveries, f"s.t{day}") for day in (50, 60, 70)] == [{"s.out50"}, {"s.out60"}, {"s.out70"}]
+    # what the path meant before is forgotten, so it means the first table that is not
+    assert read_from(deliveries, "s.t40") == {f"s.out{day}" for day in range(0, 50, 10)}
+
+
+def read_from(deliveries: Deliveries, table: str) -> set[str]:
+    """The tables that jobs write which read this one."""
+    store = deliveries.graph.for_tenant(deliveries.tenant.id)
+    items = list(store.stream())
+    names = {item.id: item.props.get("qualifiedName") for item in items if isinstance(item, Node)}
+    edges = [item for item in items if isinstance(item, Edge)]
+    jobs = {edge.to_id for edge in edges if edge.type == "INPUT_OF" and names.get(edge.from_id) == table}
+    return {str(names[edge.to_id]) for edge in edges if edge.type == "OUTPUT_TO" and edge.from_id in jobs}
+
+
+def test_a_rebuild_ends_although_a_path_is_linked_to_other_tables_all_the_time(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meanings, "MAX_CHANGES", 3)
+    deliveries.deliver([ran(minute, [path("a", f"s.t{minute}")], []) for minute in range(3)])
+    deliveries.deliver([ran(10, [path("a")], [path("b")], job="reader")])
+    minutes = iter(range(20, 99))
+    begin = RebuiltNames.begin
+
+    def relinked_before(names: RebuiltNames) -> None:
+        minute = next(minutes)
+        deliveries.committer.commit([deliveries.prepare(ran(minute, [path("a", f"s.t{minute}")], []))])
+        begin(names)
+
+    monkeypatch.setattr(RebuiltNames, "begin", relinked_before)
+    deliveries.rebuild()
+    assert next(minutes) < 30
+    assert "/wh/b" in read_from(deliveries, "s.t2")
+
+
+def test_a_rebuild_finds_all_missing_symlinks_of_a_name_at_once(deliveries: Deliveries) -> None:
+    """Each that it added made the next one count, which took a reading of all events each, and five were the most."""
+    deliveries.deliver([ran(minute, [path("a", f"s.{table}")], []) for minute, table in enumerate("abababababab")])
+    deliveries.deliver([ran(20, [path("a")], [path("b")])])
+    own = lineage_symlink.c.tenant_id == deliveries.tenant.id
+    with deliveries.engine.begin() as connection:
+        links = connection.scalars(select(lineage_symlink.c.links).where(own)).one()
+        connection.execute(update(lineage_symlink).where(own).values(links={**links, "tables": links["tables"][:1]}))
+    readings: list[RebuiltNames] = []
+    begin = RebuiltNames.begin
+
+    def counted(names: RebuiltNames) -> None:
+        readings.append(names)
+        begin(names)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RebuiltNames, "begin", counted)
+        deliveries.rebuild()
+    # one that finds what is missing, one for the graph, and one for what came meanwhile
+    assert len(readings) == 3
+    assert tables(deliveries) == {"s.a", "s.b", "/wh/b"}
+
+
+_A, _B, _C = (Ref("table", ("m", "c", "s", name)) for name in "abc")
+
+
+_said = st.lists(st.sampled_from([_A, _B, _C]), max_size=12)
+
+
+@given(_said.flatmap(lambda said: st.permutations(list(enumerate(said)))))
+def test_the_newest_changes_are_kept_whatever_the_order_in_which_they_are_read(said: list[tuple[int, Ref]]) -> None:
+    links = [(Version(f"{at:032x}"), table) for at, table in said]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(meanings, "MAX_CHANGES", 3)
+        meaning = Meaning()
+        for link in links:
+            if meaning.at(link[0]) != link[1] and meaning.keeps(link[0]):
+                meaning = meaning.with_symlinks([link])
+        # as a rebuild does it
+        meaning = meaning.with_symlinks(links)
+        assert not [one for one in links if meaning.at(one[0]) != one[1] and meaning.keeps(one[0])]
+    assert len(meaning.changes) <= 3
+    true = dict(links)
+    for version in true if meaning.changes else ():
+        if version >= meaning.changes[0][0]:
+            assert meaning.at(version) == true[version]
 
 
 def test_a_tenant_without_symlinks_costs_no_lookup_of_names(deliveries: Deliveries) -> None:
@@ -388,8 +493,8 @@ def test_a_tenant_without_symlinks_costs_no_lookup_of_names(deliveries: Deliveri
 
 
 def test_only_changes_of_the_meaning_are_kept() -> None:
-    a, b = (symlinks.Ref("table", ("m", "c", "s", name)) for name in ("a", "b"))
-    versions = [symlinks.Version(f"{at:032x}") for at in range(9)]
+    a, b = (Ref("table", ("m", "c", "s", name)) for name in ("a", "b"))
+    versions = [Version(f"{at:032x}") for at in range(9)]
     meaning = Meaning().with_symlinks([(versions[4], b), (versions[2], a), (versions[3], a)])
     assert meaning.changes == ((versions[2], a), (versions[4], b))
     assert [meaning.at(version) for version in versions[1:6]] == [a, a, a, b, b]

@@ -9,7 +9,8 @@ from platform_defs.lineage.errors import EventRefused
 from platform_defs.lineage.events import Event, parse_event
 from platform_defs.lineage.extract.compute.names import LogicalTables
 from platform_defs.lineage.facts import Ref
-from platform_defs.lineage.sink.rows.symlinks import Meanings, linked_names, read_meanings
+from platform_defs.lineage.sink.rows.meanings import Meanings, linked_names
+from platform_defs.lineage.sink.rows.symlinks import read_meanings
 from platform_defs.lineage.upkeep.rebuild_requests import read_marks
 from platform_defs.lineage.version import Version, version_of
 from platform_defs.store.engine import read

@@ -16,7 +16,8 @@ from platform_defs.lineage.merge.relinking import Relink, is_plain, names_any
 from platform_defs.lineage.merge.state import NEVER
 from platform_defs.lineage.sink.apply import stamp_facts
 from platform_defs.lineage.sink.rows import raw_events
-from platform_defs.lineage.sink.rows.symlinks import linked_names, note_use, read_meanings
+from platform_defs.lineage.sink.rows.meanings import linked_names
+from platform_defs.lineage.sink.rows.symlinks import note_use, read_meanings
 from platform_defs.lineage.version import Version
 
 

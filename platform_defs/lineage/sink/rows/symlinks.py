@@ -10,7 +10,6 @@ as soon as an event depends on such a row: one that uses the name and does not s
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -18,6 +17,13 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, select
 
 from platform_defs.lineage.facts import Fact, Ref
+from platform_defs.lineage.sink.rows.meanings import (
+    Meaning,
+    Meanings,
+    Symlink,
+    linked_names,
+    missing_symlinks,
+)
 from platform_defs.lineage.upkeep import rebuild_requests
 from platform_defs.lineage.version import Version
 from platform_defs.store.chunks import chunks
@@ -27,19 +33,9 @@ from platform_defs.store.upsert import upsert
 
 log = logging.getLogger(__name__)
 
-# Two engines that never agree what a path is would otherwise make its row, and the number of rebuilds, grow for ever.
-MAX_CHANGES = 50
 NAMES_PER_STATEMENT = 500
 
 _rows = lineage_symlink.c
-
-
-class Symlink(NamedTuple):
-    """An event of this version says that the name means the table."""
-
-    name: Ref
-    version: Version
-    table: Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +56,6 @@ class NameUse(NamedTuple):
     tenant_id: int
     version: Version
     names: EventNames
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The tables that one name was linked to, in the order of versions. used: events rely on this row."""
-
-    changes: tuple[tuple[Version, Ref], ...] = ()
-    used: bool = False
-    exact: bool = True
-
-    def at(self, version: Version) -> Ref | None:
-        if not self.changes:
-            return None
-        place = bisect_right(self.changes, version, key=lambda change: change[0])
-        return self.changes[max(place - 1, 0)][1]
-
-    def with_symlinks(self, said: Iterable[tuple[Version, Ref]]) -> "Meaning":
-        """Adds symlinks, and leaves out those that repeat the one before."""
-        kept: list[tuple[Version, Ref]] = []
-        for version, table in sorted({*self.changes, *said}, key=lambda change: (change[0], change[1].name)):
-            if not kept or kept[-1][1] != table:
-                kept.append((version, table))
-        return replace(self, changes=tuple(kept[:MAX_CHANGES]))
-
-
-Meanings = Mapping[Ref, Meaning]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,22 +137,6 @@ class NameWatch:
         return found
 
 
-def linked_names(meanings: Meanings, names: Iterable[Ref], version: Version) -> dict[Ref, Ref]:
-    """Those of the names that mean another table than their own."""
-    found = {name: meanings[name].at(version) for name in names if name in meanings}
-    return {name: table for name, table in found.items() if table is not None and table != name}
-
-
-def missing_symlinks(meanings: Meanings, said: Iterable[Symlink]) -> list[Symlink]:
-    """The symlinks that differ from the stored meanings, without names that were linked to other tables too often."""
-    return [
-        link
-        for link in said
-        if _meaning(meanings, link) != link.table
-        and not (link.name in meanings and len(meanings[link.name].changes) >= MAX_CHANGES)
-    ]
-
-
 def read_meanings(connection: Connection, tenant_id: int, names: Iterable[Ref] | None = None) -> Meanings:
     """The rows of these names, or of all names of the tenant."""
     return {name: meaning for some in _conditions(names) for name, meaning in _select(connection, tenant_id, some)}
@@ -197,21 +151,19 @@ def read_all(engine: Engine, tenant_id: int) -> Meanings:
     return read(engine, lambda connection: read_meanings(connection, tenant_id))
 
 
-def add_symlinks(engine: Engine, tenant_id: int, said: Sequence[Symlink]) -> None:
-    """Adds symlinks of stored events, which a rebuild has found to be missing."""
+def add_symlinks(engine: Engine, tenant_id: int, said: Mapping[Ref, Sequence[tuple[Version, Ref]]]) -> None:
+    """Adds symlinks of stored events, for names of which a rebuild has found some to be missing."""
 
     def work(connection: Connection) -> None:
-        meanings = _lock(connection, tenant_id, {link.name for link in said})
-        by_name = {name: [(link.version, link.table) for link in said if link.name == name] for name in meanings}
-        changed = {name: meaning.with_symlinks(by_name[name]) for name, meaning in meanings.items()}
-        _write(connection, tenant_id, changed)
+        meanings = _lock(connection, tenant_id, said)
+        _write(connection, tenant_id, {name: one.with_symlinks(said[name]) for name, one in meanings.items()})
         rebuild_requests.count_symlink_change(connection, tenant_id)
 
     transact(engine, work)
 
 
 def mark_exact(engine: Engine, tenant_id: int, read_before: Meanings, used: Collection[Ref]) -> None:
-    """After a rebuild that found no symlink missing; rows that have changed in the meantime are not exact again.
+    """After a rebuild that found no symlink missing; rows to which one came late in the meantime are not exact again.
 
     used: names that stored events use without saying what they are linked to.
     """
@@ -226,7 +178,7 @@ def mark_exact(engine: Engine, tenant_id: int, read_before: Meanings, used: Coll
         changed = {
             name: replace(
                 meaning,
-                exact=meaning.exact or meaning.changes == differ[name].changes,
+                exact=meaning.exact or meaning.late == differ[name].late,
                 used=meaning.used or name in used,
             )
             for name, meaning in now.items()
@@ -235,11 +187,6 @@ def mark_exact(engine: Engine, tenant_id: int, read_before: Meanings, used: Coll
 
     if differ:
         transact(engine, work)
-
-
-def _meaning(meanings: Meanings, link: Symlink) -> Ref | None:
-    known = meanings.get(link.name)
-    return None if known is None else known.at(link.version)
 
 
 def _add_contradicting(
@@ -251,19 +198,17 @@ def _add_contradicting(
     late = False
     for link in sorted(said, key=lambda link: link.version):
         known = meanings[link.name]
-        if known.at(link.version) == link.table:
+        if known.at(link.version) == link.table or not known.keeps(link.version):
             continue
-        if len(known.changes) >= MAX_CHANGES:
-            continue
-        if known.changes and _has_newer_event(connection, tenant_id, link.version):
+        if known.changes and known.may_come_late and _has_newer_event(connection, tenant_id, link.version):
             late |= known.used
-            known = replace(known, exact=False)
+            known = replace(known, exact=False, late=known.late + 1)
+            if not known.may_come_late:
+                log.warning("tenant %d: %s was linked to other tables late too often", tenant_id, link.name.name)
         elif not known.changes and link.table == link.name:
             # events may have used the name before it had a row: they rely on what this symlink confirms
             known = replace(known, used=True)
         meanings[link.name] = known.with_symlinks([(link.version, link.table)])
-        if len(meanings[link.name].changes) >= MAX_CHANGES:
-            log.warning("tenant %d: %s was linked to other tables too often", tenant_id, link.name.name)
     changed = {name: meanings[name] for name in locked if meanings[name] != locked[name]}
     if changed:
         _write(connection, tenant_id, changed)
@@ -306,7 +251,8 @@ def _write(connection: Connection, tenant_id: int, changed: Mapping[Ref, Meaning
 
 
 def _row(tenant_id: int, name: Ref, meaning: Meaning) -> dict[str, object]:
-    links = {"name": name.name, "tables": [[version, *table.name] for version, table in meaning.changes]}
+    tables = [[version, *table.name] for version, table in meaning.changes]
+    links = {"name": name.name, "tables": tables, "late": meaning.late}
     row = {"tenant_id": tenant_id, "name_id": name.id, "links": links}
     return row | {"used": int(meaning.used), "exact": int(meaning.exact)}
 
@@ -328,4 +274,6 @@ def _select(
         query = query.order_by(_rows.name_id).with_for_update()
     for row in connection.execute(query):
         changes = tuple((Version(version), Ref("table", tuple(name))) for version, *name in row.links["tables"])
-        yield Ref("table", tuple(row.links["name"])), Meaning(changes, bool(row.used), bool(row.exact))
+        # rows of an older release do not say how many came late
+        meaning = Meaning(changes, bool(row.used), bool(row.exact), row.links.get("late", 0))
+        yield Ref("table", tuple(row.links["name"])), meaning
