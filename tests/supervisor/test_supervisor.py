@@ -51,7 +51,7 @@ def until_both_grandchildren(running: Running) -> None:
 def test_lines_of_each_child_stand_behind_its_aligned_name(start: Start) -> None:
     running = start(child("api"), child("webserver", "print('über'); print('no end', end=''); " + SLEEPER))
     running.until_up()
-    running.until_line("über")
+    running.until_line("webserver | no endhello")
     running.until_line("api       | hello")
     running.end()
     assert "webserver | über" in running.lines
