@@ -3,7 +3,7 @@
 The event of such a rename names the new table too, so that two tables become one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -13,13 +13,16 @@ from sqlalchemy import Engine
 
 from platform_defs.access.principal import SourceType
 from platform_defs.access.tenants import DEMO_TENANT
+from platform_defs.graph.model import Node
 from platform_defs.graph.port import GraphStore
 from platform_defs.graph.text import graph_lines
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
-from platform_defs.lineage.facts import Dropped
+from platform_defs.lineage.facts import Dropped, Exists, Ref, Renamed
 from platform_defs.lineage.merge import bounds
-from platform_defs.lineage.sink.apply import EventFacts, apply_events
+from platform_defs.lineage.merge.codec import read_node
+from platform_defs.lineage.merge.state import NEVER
+from platform_defs.lineage.sink.apply import EventFacts, apply_events, prune_graph
 from platform_defs.lineage.version import version_of
 from tests.lineage.merging import PlainStore
 from tests.lineage.reference import Reference
@@ -139,3 +142,52 @@ def test_a_rename_needs_a_rebuild_where_a_forgotten_run_has_named_the_table_of_t
     events = [filled(1, "a"), *forgotten, *runs, *moves]
     assert needing_rebuild(PlainStore(DEMO_TENANT.id), events) == [len(events) - 1]
     assert any('"DERIVES_FROM"' in line for line in Reference(DEMO_TENANT, events).lines())
+
+
+def moved(night: int, old: str, new: str) -> EventFacts:
+    """A catalog's rename."""
+    at = START + timedelta(days=night, minutes=5)
+    return EventFacts(version_of(at, f"{old}>{new}"), (Renamed(table_ref(old), table_ref(new)),))
+
+
+def table_ref(name: str) -> Ref:
+    return next(fact.ref for fact in filled(0, name).facts if isinstance(fact, Exists) and fact.ref.name[-1] == name)
+
+
+def swapped_in(night: int) -> list[EventFacts]:
+    """Fill orders_new, let a catalog rename orders to orders_old and orders_new to orders, and drop orders_old."""
+    minute = night * 1440
+    events = [filled(minute, "orders_new")]
+    if night:
+        events.append(moved(night, "orders", "orders_old"))
+    events.append(moved(night, "orders_new", "orders"))
+    if night:
+        events.append(dropped_by_catalog(minute + 6, "orders_old"))
+    return [*events, said(minute + 9, "report", [table("orders")], [derived("board", "orders")])]
+
+
+def replaced(night: int) -> list[EventFacts]:
+    """Drop orders, and rename orders_new to it."""
+    minute = night * 1440
+    events = [filled(minute, "orders_new"), dropped(minute + 1, "orders"), renamed(minute + 2, "orders_new", "orders")]
+    return [*events, said(minute + 9, "report", [table("orders")], [derived("board", "orders")])]
+
+
+@pytest.mark.parametrize("told", [swapped_in, replaced])
+def test_renames_of_names_that_stay_in_use_are_forgotten_too(
+    told: Callable[[int], list[EventFacts]], migrated: dict[str, Engine]
+) -> None:
+    """As far as neither remembered statements nor a rebuild that applies stored events again need them."""
+    store = PlainStore(DEMO_TENANT.id)
+    events: list[EventFacts] = []
+    remembered: dict[int, tuple[int, int]] = {}
+    for night in range(51):
+        events += told(night)
+        assert needing_rebuild(store, told(night)) == []
+        now = START + timedelta(days=night, hours=1)
+        prune_graph(cast(GraphStore, store), now - timedelta(days=3), speakers_before=now - timedelta(days=12))
+        nodes = [item for item in store.stream() if isinstance(item, Node) and item.id.startswith("table:")]
+        facts = [read_node(node, NEVER) for node in nodes]
+        remembered[night] = max(len(one.renames) for one in facts), max(len(one.incoming_renames) for one in facts)
+    assert remembered[30] == remembered[50] == (8, 12)
+    assert list(graph_lines(store)) == rebuilt(migrated["sqlite"], store, events)

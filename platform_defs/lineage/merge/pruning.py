@@ -4,14 +4,14 @@ If an event arrives afterwards that is even older, it counts again, as if the dr
 back afterwards has no type until somebody says one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from platform_defs.graph.model import Edge, Node
 from platform_defs.graph.text import is_hidden
 from platform_defs.lineage.facts import SPEAKER, Ref
-from platform_defs.lineage.merge.codec import FACTS, read_node
-from platform_defs.lineage.merge.names import exists
-from platform_defs.lineage.merge.state import DERIVED_TYPES, LAST_TYPE, NEVER, NodeState, Stamp, State
+from platform_defs.lineage.merge.codec import FACTS, read_facts, read_node
+from platform_defs.lineage.merge.names import exists, table_above
+from platform_defs.lineage.merge.state import AFTER_ALL, DERIVED_TYPES, LAST_TYPE, NEVER, NodeState, Stamp, State
 
 
 def is_candidate(item: Node | Edge) -> bool:
@@ -20,11 +20,15 @@ def is_candidate(item: Node | Edge) -> bool:
         return is_hidden(item)
     if item.id.startswith(f"{SPEAKER}:"):
         return False
-    return is_hidden(item) or _has_renames(item)
+    return is_hidden(item) or _has_renames(item) or _has_several_arrivals(item)
 
 
 def _has_renames(node: Node) -> bool:
     return '"renames":' in node.props.get(FACTS, "")
+
+
+def _has_several_arrivals(node: Node) -> bool:
+    return '"arrivals":' in node.props.get(FACTS, "") and len(read_facts(node)["arrivals"]) > 1
 
 
 def is_silent(node: Node, since: Stamp) -> bool:
@@ -64,36 +68,39 @@ class Speakers:
             if node.ref is not None:
                 self._renamed[node.ref] = node.renames
 
-    def needed_ids(self) -> set[str]:
-        """The ids of tables and columns whose renames must not be forgotten."""
+    def first_named(self) -> dict[str, Stamp]:
+        """Since when remembered statements name tables, by the ids that these had then and later."""
         renames = {ref.id: moves for ref, moves in self._renamed.items() if ref.kind == "table"}
-        needed: set[str] = set()
         waiting = list(self._named.items())
         while waiting:
             id, at = waiting.pop()
             for stamp, new in renames.get(id, {}).items():
-                if stamp > at:
-                    needed.add(id)
-                    if new.id not in self._named or self._named[new.id] > at:
-                        self._named[new.id] = at
-                        waiting.append((new.id, at))
-        for ref, moves in self._renamed.items():
-            if ref.kind == "column" and ref.parent is not None:
-                named_at = self._named.get(ref.parent.id)
-                if named_at is not None and any(stamp > named_at for stamp in moves):
-                    needed.add(ref.id)
-        return needed
+                if stamp > at and (new.id not in self._named or self._named[new.id] > at):
+                    self._named[new.id] = at
+                    waiting.append((new.id, at))
+        return self._named
 
 
-def forget(state: State, ids: Iterable[str], before: Stamp) -> None:
-    """Forgets what these nodes and the edges at them remember from before that time."""
+def forget(state: State, ids: Iterable[str], before: Stamp, named: Mapping[str, Stamp], events: Stamp) -> None:
+    """Forgets what these nodes and the edges at them remember from before that time.
+
+    named: see `Speakers.first_named`. events: how far back events are stored.
+    """
     for id in ids:
         node = state.nodes[id]
         if node is not None and node.ref is not None:
             existing = exists(state, node.ref)
             if not existing and NEVER < node.floor < before:
                 _leave_set(state, node.ref)
-            _forget(node, before, existing=existing)
+            named_at = named.get(table_above(node.ref).id, AFTER_ALL)
+            # what a remembered statement names is found by the renames since then
+            since = min(before, named_at) if any(stamp > named_at for stamp in node.renames) else before
+            _forget(node, since, existing=existing)
+            if existing:
+                # a rebuild that applies a rename again looks here for what the rename has moved
+                since = min(since, named_at, events)
+                arrivals = node.incoming_renames
+                node.incoming_renames = [one for one in arrivals if one.at >= since or one is arrivals[-1]]
     for key in state.edges_of(ids):
         edge = state.edges[key]
         if key.type in DERIVED_TYPES or edge.linked or edge.is_claimed:

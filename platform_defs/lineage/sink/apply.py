@@ -6,7 +6,7 @@ written, and a repeated fact updates only the hidden `_facts` property.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -117,8 +117,11 @@ def prune_graph(store: GraphStore, older_than: datetime, *, speakers_before: dat
         store.update(partial(_forget_silent, ids=some, since=silent_since))
         for some in chunks(speakers.silent, PRUNED_AT_ONCE)
     )
-    old = sorted(found.keys() - speakers.needed_ids() - {str(store.tenant)})
-    pruned = (store.update(partial(_prune_some, ids=some, before=before)) for some in chunks(old, PRUNED_AT_ONCE))
+    old = sorted(found.keys() - {str(store.tenant)})
+    forget_old = partial(forget, before=before, named=speakers.first_named(), events=silent_since)
+    pruned = (
+        store.update(partial(_prune_some, ids=some, forget_old=forget_old)) for some in chunks(old, PRUNED_AT_ONCE)
+    )
     return silent + sum(pruned)
 
 
@@ -129,9 +132,11 @@ def _forget_silent(transaction: GraphTransaction, *, ids: Sequence[str], since: 
     return len(silent)
 
 
-def _prune_some(transaction: GraphTransaction, *, ids: Sequence[str], before: Stamp) -> int:
+def _prune_some(
+    transaction: GraphTransaction, *, ids: Sequence[str], forget_old: Callable[[State, Sequence[str]], None]
+) -> int:
     state = load(transaction, [], around=ids)
-    forget(state, ids, before)
+    forget_old(state, ids)
     steps = operations(state)
     transaction.apply(steps)
     return sum(_changes_in(step) for step in steps if isinstance(step, DeleteNodes | DeleteEdges))
