@@ -113,8 +113,11 @@ def raw_server(serve: Callable[[socket.socket], None]) -> Any:
 
         thread = threading.Thread(target=accept)
         thread.start()
-        yield listener.getsockname()[1]
-        thread.join()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # ends an accept that nobody has connected to
+            thread.join()
 
 
 @sqlite
