@@ -10,7 +10,7 @@ from platform_defs.lineage.facts import Fact, Ref
 from platform_defs.lineage.merge.codec import read_edge, read_facts, read_node
 from platform_defs.lineage.merge.required import Required, find_required
 from platform_defs.lineage.merge.rules import may_drop
-from platform_defs.lineage.merge.speech.claims import correct_existence, review_claims
+from platform_defs.lineage.merge.speech.reviewing import correct_existence, review_claims
 from platform_defs.lineage.merge.state import DERIVED_TYPES, NEVER, Stamp, State
 
 

@@ -11,7 +11,8 @@ from functools import partial
 
 from platform_defs.lineage.facts import Exists, Fact, Ref, Statement
 from platform_defs.lineage.merge.names import current_name, exists
-from platform_defs.lineage.merge.speech.claims import speakers_of, unsay
+from platform_defs.lineage.merge.speech.claims import speakers_of
+from platform_defs.lineage.merge.speech.taking import unsay
 from platform_defs.lineage.merge.state import NEVER, EdgeState, NeedsRebuild, NodeState, Stamp, State, path, version_in
 from platform_defs.lineage.version import Version
 

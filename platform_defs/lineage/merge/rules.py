@@ -22,8 +22,9 @@ from platform_defs.lineage.facts import (
 from platform_defs.lineage.merge.codec import ENTRY, plain
 from platform_defs.lineage.merge.names import exists, exists_at, floor, resolve, unlinked_at
 from platform_defs.lineage.merge.renames import rename
-from platform_defs.lineage.merge.speech.claims import review_claims, take_statement
 from platform_defs.lineage.merge.speech.joining import review_joined_claims
+from platform_defs.lineage.merge.speech.reviewing import review_claims
+from platform_defs.lineage.merge.speech.taking import take_statement
 from platform_defs.lineage.merge.speech.vouching import NOTHING, Vouched
 from platform_defs.lineage.merge.state import (
     DERIVED_TYPES,
