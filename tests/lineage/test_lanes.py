@@ -1,6 +1,7 @@
 """Groups are fair: tenants take turns, a group is bounded by what its events say, wide events hold up nobody else."""
 
 import asyncio
+from dataclasses import replace
 
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import parse_event
@@ -33,14 +34,25 @@ def test_tenants_take_turns() -> None:
 def test_a_group_is_bounded_by_what_its_events_say() -> None:
     async def main() -> list[list[str]]:
         stores = Groups()
-        sink = open_sink(Groups(), stores)
-        most = LIMITS.group_facts
-        said = {"a": most // 2, "b": most // 2, "c": 1, "d": most - 1, "e": 3 * most, "f": 1}
+        sink = open_sink(stores, limits=replace(LIMITS, group_facts=WIDE_FACTS))
+        said = {"a": WIDE_FACTS // 2, "b": WIDE_FACTS // 2, "c": 1, "d": WIDE_FACTS - 1, "e": 1}
         await submit(sink, *(prepared(1, name, facts=facts) for name, facts in said.items()))
         sink.close()
         return stores.groups
 
-    assert asyncio.run(main()) == [["a", "b"], ["c", "d"], ["e"], ["f"]]
+    assert asyncio.run(main()) == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_a_group_of_wide_events_is_bounded_more_closely_in_a_lane_of_its_own_too() -> None:
+    async def main() -> list[list[str]]:
+        second = Groups()
+        sink = open_sink(Groups(), second)
+        said = {"a": WIDE_GROUP_FACTS - 1, "b": 1, "c": WIDE_FACTS + 1, "d": 4 * WIDE_GROUP_FACTS, "e": 1}
+        await submit(sink, *(prepared(1, name, facts=facts) for name, facts in said.items()))
+        sink.close()
+        return second.groups
+
+    assert asyncio.run(main()) == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
 def test_a_tenant_whose_event_does_not_fit_is_passed_over_and_comes_first_in_the_next_group() -> None:

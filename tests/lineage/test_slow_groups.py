@@ -167,6 +167,6 @@ def test_an_event_that_is_slow_for_no_visible_reason_is_found_and_the_others_are
         return [store.groups for store in stores]
 
     tries = [group for groups in asyncio.run(main()) for group in groups if "e3" in group]
-    # in the only lane wide events do not come in groups of so many
-    most = WIDE_GROUP_FACTS // facts if lanes == 1 and facts > WIDE_FACTS else 16
+    # wide events do not come in groups of so many
+    most = WIDE_GROUP_FACTS // facts if facts > WIDE_FACTS else 16
     assert sorted(map(len, tries), reverse=True) == [size for size in (16, 8, 4, 2, 1) if size <= most]

@@ -24,7 +24,8 @@ from platform_defs.lineage.sink.suspects import says_any
 # columns has 518 and should not wait for one with 12,000. If a table of 330 columns (1,000 facts) gets one more, that
 # takes 0.2 s, as long as forty narrow events; with 2,000 facts all others would wait for half a second.
 WIDE_FACTS = 1000
-# In the only lane a group of wide events has no more facts than this, unless one event alone has.
+# A group of wide events has no more facts than this, unless one event alone has. A larger one may take longer than a
+# transaction may, and would be written again in parts; and in the only lane all others wait for it.
 WIDE_GROUP_FACTS = 3 * WIDE_FACTS
 # While others wait, the lane of wide events rests as long as it has worked, but no longer than this many seconds: its
 # writes keep the processors and the stores busy, and its own requests have a deadline too.
@@ -104,7 +105,7 @@ class Lanes:
 
     def facts_of_group(self, queue: FairQueue, limit: int) -> int:
         """How many facts a group of this queue may have, where groups usually have up to `limit`."""
-        return min(limit, WIDE_GROUP_FACTS) if queue is self.all[0].wide else limit
+        return min(limit, WIDE_GROUP_FACTS) if queue is self.all[-1].wide else limit
 
     def others_wait(self) -> bool:
         """Whether events of tenants that belong to the first lane are waiting or being written."""
