@@ -1,19 +1,27 @@
 """Groups are fair: tenants take turns, a group is bounded by what its events say, wide events hold up nobody else."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 
 from platform_defs.access.principal import SourceType
 from platform_defs.lineage.events import parse_event
 from platform_defs.lineage.extract.facts_of import facts_of
 from platform_defs.lineage.facts import weight_of
+from platform_defs.lineage.sink import lanes
+from platform_defs.lineage.sink import sink as sink_module
 from platform_defs.lineage.sink.answers import ACCEPTED, TOO_LATE
+from platform_defs.lineage.sink.commit import CommitResult
 from platform_defs.lineage.sink.fair_queue import Entry
 from platform_defs.lineage.sink.lanes import MAX_PAUSE_S, WIDE_FACTS, WIDE_GROUP_FACTS, Lanes
 from platform_defs.lineage.sink.pace import Pace
 from platform_defs.lineage.sink.pending import PreparedEvent
 from tests.lineage.remembered_groups import LIMITS, Groups, open_sink, prepared, seen, submit
 from tests.lineage_events import run_event
+from tests.waiting import PATIENCE_S
 
 OTHERS = ((2, "b"), (3, "c"))
 
@@ -207,7 +215,9 @@ def test_wide_events_and_others_of_one_tenant_share_groups_and_leave_the_first_l
     assert asyncio.run(main()) == ([["b0"]], [["wide", "narrow"]])
 
 
-def test_with_one_lane_others_wait_for_one_wide_event_or_a_small_group_of_them() -> None:
+def test_with_one_lane_others_wait_for_one_wide_event_or_a_small_group_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "MAX_SHARE_S", 0.0)
+
     async def main() -> list[list[str]]:
         stores = Groups(held=True)
         sink = open_sink(stores)
@@ -245,14 +255,48 @@ def test_the_lane_of_wide_events_rests_while_others_wait() -> None:
 
         first, second = lanes.all
         enter(prepared(1, "wide", facts=WIDE_FACTS + 1))
-        assert lanes.pause_after(second, 0.1) == 0
+        assert lanes.pause_after(second, second.wide, 0.1) == 0
         other = enter(prepared(2, "b0"))
-        assert lanes.pause_after(second, 0.1) == 0.1
-        assert lanes.pause_after(second, 60.0) == MAX_PAUSE_S
-        assert lanes.pause_after(first, 0.1) == 0
+        assert lanes.pause_after(second, second.wide, 0.1) == 0.1
+        assert lanes.pause_after(second, second.wide, 60.0) == MAX_PAUSE_S
+        assert lanes.pause_after(first, first.queue, 0.1) == 0
         other.answer.set_result(ACCEPTED)
         await asyncio.sleep(0)  # the loop tells that the entry is answered
-        assert lanes.pause_after(second, 0.1) == 0
+        assert lanes.pause_after(second, second.wide, 0.1) == 0
         lanes.close()
 
     asyncio.run(main())
+
+
+def test_in_the_only_lane_the_others_are_written_for_as_long_as_a_group_of_wide_events_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lanes, "MAX_SHARE_S", PATIENCE_S)
+    clock = [0.0]
+    monkeypatch.setattr(sink_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    class Timed(Groups):
+        """A wide group takes ten seconds, any other one four, by the sink's clock."""
+
+        def commit(self, events: Sequence[PreparedEvent]) -> CommitResult:
+            result = super().commit(events)
+            clock[0] += 10 if "wide" in self.groups[-1][0] else 4
+            return result
+
+    async def main() -> list[list[str]]:
+        stores = Timed(held=True)
+        sink = open_sink(stores)
+        first = submit(sink, prepared(9, "first"))
+        await seen(stores, 1)
+        wide = submit(sink, *(prepared(1, f"wide{number}", facts=WIDE_GROUP_FACTS) for number in range(3)))
+        others = submit(sink, *(prepared(2, f"b{number}") for number in range(32)))
+        await asyncio.sleep(0)  # all are in the queue before the first group ends
+        stores.free.set()
+        for answers in (first, wide, others):
+            assert set(await answers) == {ACCEPTED}
+        sink.close()
+        return stores.groups[1:]
+
+    # three groups of four seconds take the turn of the ten, and one more is the usual turn of the queue
+    names = [group[0] for group in asyncio.run(main())]
+    assert names == ["wide0", "b0", "b4", "b8", "b12", "wide1", "b16", "b20", "b24", "b28", "wide2"]

@@ -30,6 +30,8 @@ WIDE_GROUP_FACTS = 3 * WIDE_FACTS
 # While others wait, the lane of wide events rests as long as it has worked, but no longer than this many seconds: its
 # writes keep the processors and the stores busy, and its own requests have a deadline too.
 MAX_PAUSE_S = 0.25
+# In the only lane the others are written for as long as a group of wide events was, but no longer than this.
+MAX_SHARE_S = 1.0
 
 
 class Lane:
@@ -111,9 +113,11 @@ class Lanes:
         """Whether events of tenants that belong to the first lane are waiting or being written."""
         return bool(self._held.keys() - self._in_second_lane.keys())
 
-    def pause_after(self, lane: Lane, worked_s: float) -> float:
-        """How many seconds the lane rests after it has written a group for so long."""
-        return min(worked_s, MAX_PAUSE_S) if lane is not self.all[0] and self.others_wait() else 0.0
+    def pause_after(self, lane: Lane, queue: FairQueue, worked_s: float) -> float:
+        """How many seconds the lane gives way to the others, after it has written a group of this queue for so long."""
+        if lane is not self.all[0]:
+            return min(worked_s, MAX_PAUSE_S) if self.others_wait() else 0.0
+        return min(worked_s, MAX_SHARE_S) if queue is not lane.queue and lane.queue else 0.0
 
     def close(self) -> None:
         for lane in self.all:

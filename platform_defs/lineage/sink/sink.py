@@ -6,6 +6,7 @@ own (lanes.py). Everything except the writes themselves happens on the event loo
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -165,8 +166,7 @@ class Sink:
                     if group := self._next_group(lane, queue):
                         began = time.monotonic()
                         await self._write(lane, group)
-                        if pause := self._lanes.pause_after(lane, time.monotonic() - began):
-                            await asyncio.sleep(pause)
+                        await self._give_way(lane, self._lanes.pause_after(lane, queue, time.monotonic() - began))
             lane.queued.clear()
             try:
                 async with asyncio.timeout(IDLE_S):
@@ -175,6 +175,18 @@ class Sink:
                 await self._flush(lane)
                 if not lane.has_events:
                     return
+
+    async def _give_way(self, lane: Lane, seconds: float) -> None:
+        """For so long only the others are written, in the other lane or in this one if it is the only one."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            lane.queued.clear()
+            if group := self._next_group(lane, lane.queue):
+                await self._write(lane, group)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await lane.queued.wait()
 
     def _next_group(self, lane: Lane, queue: FairQueue) -> list[Entry]:
         """The next events of the queue, as many as fit into a group. Events whose request was answered are skipped.
