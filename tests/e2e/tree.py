@@ -8,10 +8,11 @@ from platform_defs.runner.fingerprint import PACKAGES
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
-# How long a stopping runner may take, by module: after that it leaves without a word, or is killed by the supervisor.
+# How long a stopping runner may take, by module of platform_defs: after that it leaves without a word, or is killed by
+# the supervisor.
 LIMITS_OF_A_STOP = {
-    "platform_defs/runner/run_processes.py": ("ANNOUNCE_S",),
-    "platform_defs/work/runners.py": ("STOP_GRACE_S", "LEAVE_AFTER_S"),
+    "runner/run_processes.py": ("ANNOUNCE_S",),
+    "work/runners.py": ("STOP_GRACE_S", "LEAVE_AFTER_S"),
 }
 
 
@@ -33,7 +34,7 @@ def copy_with_probes(folder: Path) -> Path:
 def give_time_to_stop(tree: Path) -> Path:
     """Lets the runner of a copy take as long for a stop as a test waits: a busy machine needs more than seconds."""
     for module, names in LIMITS_OF_A_STOP.items():
-        path = tree / module
+        path = tree / "platform_defs" / module
         text = path.read_text()
         for name in names:
             text, count = re.subn(rf"^{name} = .*$", f"{name} = {PATIENCE_S}", text, flags=re.MULTILINE)
